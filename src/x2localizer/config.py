@@ -1,0 +1,153 @@
+"""The typed config tree: presets in TOML, dotted overrides, no unknown keys.
+
+Order: the defaults below, then a preset, then ``--set a.b=c``. The resolved tree is stored with everything that is
+made from it.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from x2localizer.errors import ConfigError, nearest
+
+
+class Settings(BaseModel):
+    """A branch of the tree: frozen, and strict about its keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TownSettings(Settings):
+    """How large a town is and how finely it is painted."""
+
+    tiles: int = Field(37, ge=9, le=120)
+    """Side of the town in tiles of zoom 19 (about 58 m); one tile on each side is margin."""
+    pixels_per_tile: int = Field(128, ge=32, le=256, multiple_of=32)
+    """Pixels of the aerial picture per tile: 128 is 0.45 m."""
+
+
+class SplitSettings(Settings):
+    """The towns of one split, and what is driven in them."""
+
+    towns: int = Field(1, ge=0)
+    first_seed: int = 0
+    """Towns are seeds first_seed, first_seed + 1, ...; splits never share a seed, so never share ground."""
+    videos_per_region: int = Field(3, ge=1)
+    """Drives in each region of the grid."""
+    grid: bool = True
+    """True: regions fill the town without overlap. False: each video has a region of its own, anywhere around it."""
+    videos_per_town: int = Field(72, ge=1)
+    """With grid = false: drives in each town."""
+    long_drives_per_town: int = Field(0, ge=0)
+
+
+class DatasetSettings(Settings):
+    """A data set of towns."""
+
+    town: TownSettings = TownSettings()
+    train: SplitSettings = SplitSettings(grid=False)
+    val: SplitSettings = SplitSettings(first_seed=5000)
+    test: SplitSettings = SplitSettings(first_seed=9000)
+    frame_height: int = Field(64, ge=16, le=1080)
+    frame_width: int = Field(128, ge=16, le=1920)
+    tile_px: int = Field(64, ge=16, le=256)
+    """Pixels of a tile; a region is region_tiles times as wide."""
+    region_tiles: int = Field(7, ge=2, le=15)
+    keyframes: int = Field(8, ge=1)
+    keyframe_spacing_s: float = Field(5.0, gt=0)
+    frame_spacing_s: float = Field(1.0, gt=0)
+    long_drive_s: float = Field(200.0, gt=0)
+    """Filmed seconds of a long drive; a gap, where there is one, comes on top."""
+    longest_gap_s: float = Field(110.0, ge=0)
+    jpeg_quality: int = Field(92, ge=50, le=100)
+
+
+Tree = TypeVar("Tree", bound=Settings)
+
+
+def preset_names(family: str) -> list[str]:
+    """The presets of a family that ship with the package."""
+    folder = resources.files("x2localizer") / "configs" / family
+    return sorted(Path(item.name).stem for item in folder.iterdir() if item.name.endswith(".toml"))
+
+
+def load_config(
+    tree: type[Tree], family: str, preset: str | Path, overrides: Sequence[str] = ()
+) -> Tree:
+    """Read a preset by name, or a TOML file by path, and apply overrides like ``test.towns=4``."""
+    values = _read_preset(family, preset)
+    for override in overrides:
+        _apply(values, override)
+    return validate(tree, values)
+
+
+def validate(tree: type[Tree], values: dict[str, Any]) -> Tree:
+    """Values as a typed tree, or an error that names the key and the nearest known one."""
+    try:
+        return tree.model_validate(values)
+    except ValidationError as problem:
+        raise _explain(tree, problem) from problem
+
+
+def _read_preset(family: str, preset: str | Path) -> dict[str, Any]:
+    path = Path(preset)
+    if path.suffix == ".toml":
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as problem:
+            raise ConfigError(f"Cannot read the config {path}.", "Check that the file is there and is TOML.") from problem
+    else:
+        names = preset_names(family)
+        if str(preset) not in names:
+            raise ConfigError(f"There is no {family} preset '{preset}'.", nearest(str(preset), names))
+        file = resources.files("x2localizer") / "configs" / family / f"{preset}.toml"
+        text = file.read_text(encoding="utf-8")
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as problem:
+        raise ConfigError(f"The config {preset} is not valid TOML: {problem}.", "Mend that line.") from problem
+
+
+def _apply(values: dict[str, Any], override: str) -> None:
+    """Set one dotted key; the value is read as TOML, and as plain text if it is no TOML."""
+    key, equals, text = override.partition("=")
+    parts = [part.strip() for part in key.split(".")]
+    if not equals or not all(parts):
+        raise ConfigError(f"'{override}' is not an override.", "Write --set section.key=value.")
+    try:
+        value = tomllib.loads(f"value = {text.strip()}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    branch = values
+    for part in parts[:-1]:
+        branch = branch.setdefault(part, {})
+        if not isinstance(branch, dict):
+            raise ConfigError(f"'{key.strip()}' goes below '{part}', which is a value.", "Shorten the key.")
+    branch[parts[-1]] = value
+
+
+def _explain(tree: type[Settings], problem: ValidationError) -> ConfigError:
+    """The first thing wrong, in a user's words."""
+    first = problem.errors()[0]
+    where = [str(part) for part in first["loc"]]
+    if first["type"] == "extra_forbidden":
+        known = _keys_at(tree, where[:-1])
+        return ConfigError(f"Unknown config key '{'.'.join(where)}'.", nearest(where[-1], known))
+    return ConfigError(
+        f"Config key '{'.'.join(where) or 'config'}' = {first.get('input')!r}: {first['msg']}.", "Change its value."
+    )
+
+
+def _keys_at(tree: type[Settings], path: list[str]) -> list[str]:
+    """The known keys of a branch."""
+    branch: Any = tree
+    for part in path:
+        field = branch.model_fields[part].annotation
+        branch = next((arg for arg in (field, *get_args(field)) if isinstance(arg, type)), field)
+    return list(branch.model_fields)

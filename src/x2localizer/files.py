@@ -1,0 +1,56 @@
+"""Writing files so that a crash leaves the old file or the new one, never half of one."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from x2localizer.errors import UserError
+
+
+@contextmanager
+def atomic_path(target: Path) -> Iterator[Path]:
+    """Hand out a temporary path beside ``target``; when the block ends well it takes the target's place.
+
+    The temporary keeps the target's suffix, so that libraries which choose a format by name choose the same.
+    """
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{target.stem}-", suffix=target.suffix, dir=target.parent)
+    except OSError as problem:
+        raise cannot_write(target, problem) from problem
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
+        temporary.chmod(0o644)
+        temporary.replace(target)
+    except OSError as problem:
+        raise cannot_write(target, problem) from problem
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(target: Path, text: str) -> None:
+    """Write a text file atomically, as UTF-8."""
+    with atomic_path(target) as path:
+        path.write_text(text, encoding="utf-8")
+
+
+def write_bytes(target: Path, data: bytes) -> None:
+    """Write a binary file atomically."""
+    with atomic_path(target) as path:
+        path.write_bytes(data)
+
+
+def cannot_write(target: Path, problem: OSError) -> UserError:
+    """The error for a folder that is read-only or a disk that is full."""
+    return UserError(
+        f"Cannot write {target}: {problem.strerror or problem}.",
+        "Check that the folder is writable and the disk has room.",
+    )

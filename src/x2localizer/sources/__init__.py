@@ -1,0 +1,1 @@
+"""What comes in: video, aerial imagery, recorded tracks."""

@@ -1,0 +1,146 @@
+"""Where the pixels of a georeferenced raster lie on the Web-Mercator world."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from affine import Affine
+from pyproj import CRS, Transformer
+from pyproj.exceptions import ProjError
+
+from x2localizer import geo
+from x2localizer.errors import ImageryError
+from x2localizer.sources.pixel_source import Extent, around_the_globe, shares_of
+from x2localizer.types import Floats
+
+_SAMPLES = 33
+"""Points along each side of the raster that are projected to find where it lies."""
+_ROUNDING = 1e-9
+"""Of a turn of the globe: an edge on the antimeridian is not to fall into the turn before. 4 cm."""
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """The geometry of a raster: coordinate system ``crs``, pixel corner to coordinate ``transform``, size."""
+
+    crs: CRS
+    transform: Affine
+    width: int
+    height: int
+    _to_degrees: Transformer = field(init=False, repr=False)
+    _from_mercator: Transformer = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        try:
+            to_degrees = Transformer.from_crs(self.crs, "EPSG:4326", always_xy=True)
+            from_mercator = Transformer.from_crs("EPSG:3857", self.crs, always_xy=True)
+        except ProjError as problem:
+            raise ImageryError(
+                f"The coordinate system '{self.crs.name}' of the imagery has no place on the globe.",
+                "Give it the right one: gdal_edit.py -a_srs EPSG:<code> <file>.",
+            ) from problem
+        object.__setattr__(self, "_to_degrees", to_degrees)
+        object.__setattr__(self, "_from_mercator", from_mercator)
+
+    def degrees(self, column: Floats, row: Floats) -> tuple[Floats, Floats]:
+        """Latitude and longitude of pixel coordinates (0, 0 is the corner); infinite where there is none."""
+        x, y = _apply(self.transform, column, row)
+        lon, lat = self._to_degrees.transform(x, y)
+        return np.asarray(lat, np.float64), np.asarray(lon, np.float64)
+
+    def metres_per_pixel(self) -> float:
+        """The side of a pixel on the ground in the middle of the raster, in metres."""
+        middle_x, middle_y = self.width / 2, self.height / 2
+        lat, lon = self.degrees(
+            middle_x + np.array([-0.5, 0.5, 0.0, 0.0]), middle_y + np.array([0.0, 0.0, -0.5, 0.5])
+        )
+        if not np.isfinite(lat).all() or not np.isfinite(lon).all():
+            raise _nowhere(self.crs)
+        across, down = geo.distance_m(lat[::2], lon[::2], lat[1::2], lon[1::2])
+        return math.sqrt(float(across) * float(down))
+
+    def pixels_per_step(self, x_m: float, y_m: float, step_m: float) -> tuple[float, float]:
+        """How many pixels of the raster one step east and one step south cover, at a Web-Mercator place."""
+        x, y = self._from_mercator.transform(
+            np.array([x_m, x_m + step_m, x_m]), np.array([y_m, y_m, y_m - step_m])
+        )
+        column, row = _apply(~self.transform, np.asarray(x), np.asarray(y))
+        steps = np.hypot(column[1:] - column[0], row[1:] - row[0])
+        if not np.isfinite(steps).all():
+            return 1.0, 1.0
+        return float(steps[0]), float(steps[1])
+
+    def turn(self) -> tuple[float, int]:
+        """The length of one turn of the globe along x, and in which turn the western edge lies.
+
+        Only longitudes and Web Mercator go on past the antimeridian (a raster from 179.9 to 180.1 degrees).
+        Every other system has one coordinate for a place whichever way it is reached; its turn is 0 long.
+        """
+        length, zero = self._turn()
+        if not length:
+            return 0.0, 0
+        return length, math.floor((self._sides()[0] + zero) / length + 0.5 + _ROUNDING)
+
+    def extent(self) -> Extent:
+        """Where the raster lies."""
+        column, row = np.meshgrid(
+            np.linspace(0.0, self.width, _SAMPLES), np.linspace(0.0, self.height, _SAMPLES)
+        )
+        lat, lon = self.degrees(column.ravel(), row.ravel())
+        known = np.isfinite(lat) & np.isfinite(lon)
+        if not known.any():
+            raise _nowhere(self.crs)
+        x, y = shares_of(lat[known], lon[known])
+        north, south = float(y.min()), float(y.max())
+        length, zero = self._turn()
+        if length:
+            left, right = self._sides()
+            west = ((left + zero) / length + 0.5 + _ROUNDING) % 1.0 - _ROUNDING
+            return Extent(west, north, west + min((right - left) / length, 1.0), south)
+        west, east = around_the_globe(x)
+        north_pole, south_pole = self._holds(90.0), self._holds(-90.0)
+        if north_pole or south_pole:
+            west, east = 0.0, 1.0
+        return Extent(west, 0.0 if north_pole else north, east, 1.0 if south_pole else south)
+
+    def _turn(self) -> tuple[float, float]:
+        """The length of a turn, and the coordinate of the Greenwich meridian's distance from zero."""
+        if self.crs.is_geographic:
+            length = 2 * math.pi / self.crs.axis_info[0].unit_conversion_factor
+            meridian = self.crs.prime_meridian
+            if meridian is None:
+                return length, 0.0
+            return length, meridian.longitude * meridian.unit_conversion_factor / (2 * math.pi) * length
+        return (2 * geo.WEB_MERCATOR_HALF_M, 0.0) if self.crs.to_epsg() == 3857 else (0.0, 0.0)
+
+    def _sides(self) -> tuple[float, float]:
+        """The least and the greatest x of the corners."""
+        x, _ = _apply(
+            self.transform, np.array([0.0, self.width] * 2), np.array([0.0, 0.0, self.height, self.height])
+        )
+        return float(x.min()), float(x.max())
+
+    def _holds(self, pole_deg: float) -> bool:
+        """Whether a pole lies inside the raster: then it reaches all the way round."""
+        x, y = self._to_degrees.transform(0.0, pole_deg, direction="INVERSE")
+        if not (math.isfinite(x) and math.isfinite(y)):
+            return False
+        column, row = _apply(~self.transform, np.float64(x), np.float64(y))
+        return bool(0 < column < self.width and 0 < row < self.height)
+
+
+def _apply(transform: Affine, x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    """Coordinates through an affine transform, by hand: the operator for it changed between affine 2 and 3."""
+    return (
+        np.asarray(transform.a * x + transform.b * y + transform.c, np.float64),
+        np.asarray(transform.d * x + transform.e * y + transform.f, np.float64),
+    )
+
+
+def _nowhere(crs: CRS) -> ImageryError:
+    return ImageryError(
+        f"The georeference puts the imagery outside of its coordinate system ({crs.name}).",
+        "Check the coordinate system: gdal_edit.py -a_srs EPSG:<code> <file> sets another.",
+    )

@@ -1,0 +1,110 @@
+"""Packets of a recorded video, in order of decoding, with jumps to where decoding can start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import av
+from av.container import InputContainer
+from av.packet import Packet
+from av.video.stream import VideoStream
+
+# Containers whose index is trusted: its keyframes are places where decoding can start.
+_INDEXED_FORMATS = frozenset({"mp4", "matroska"})
+_JUMP_TRIES = 4
+# A file cut short fails once for every packet that is missing; this many in a row are its end.
+_UNREADABLE_IN_A_ROW = 100
+
+
+class PacketReader:
+    """Reads the packets of one stream; ``due`` and stamps are in units of the stream's time base."""
+
+    def __init__(self, container: InputContainer, stream: VideoStream, *, jumps: bool) -> None:
+        self._container, self._stream = container, stream
+        self._packets: Iterator[Packet[VideoStream]] = iter(())
+        self._ahead: Packet[VideoStream] | None = None
+        self._unreadable = 0
+        self._furthest: int | None = None
+        self._reorder = 0
+        self._asked: int | None = None
+        self.landing: int | None = None
+        formats = set(container.format.name.split(","))
+        self._indexed = jumps and bool(formats & _INDEXED_FORMATS)
+        if self._indexed and "matroska" in formats:
+            self._go_to(stream.start_time or 0)  # Matroska's index is read at the first seek
+        self._packets = container.demux(stream)
+
+    @property
+    def gave_up(self) -> bool:
+        """Whether so many packets in a row were unreadable that this is taken for the end."""
+        return self._unreadable >= _UNREADABLE_IN_A_ROW
+
+    def following(self) -> Packet[VideoStream] | None:
+        """The next packet, an empty one at the end of the file, then None.
+
+        An unreadable packet is an ``FFmpegError``; the call after it goes on with the next.
+        """
+        packet, self._ahead = self._ahead, None
+        if packet is None:
+            try:
+                packet = next(self._packets, None)
+            except av.error.ExitError:
+                raise
+            except av.error.FFmpegError:
+                self._unreadable += 1
+                # An error ends PyAV's iteration for good, the file itself can be read on.
+                self._packets = iter(()) if self.gave_up else self._container.demux(self._stream)
+                raise
+            self._unreadable = 0
+        self._note_place(packet)
+        return packet
+
+    def _note_place(self, packet: Packet[VideoStream] | None) -> None:
+        if packet is None or packet.pts is None:
+            return
+        self._furthest = packet.pts if self._furthest is None else max(self._furthest, packet.pts)
+        if packet.dts is not None:
+            self._reorder = max(self._reorder, packet.pts - packet.dts)
+
+    def jump_before(self, due: int) -> bool:
+        """Jump to the last keyframe that is not after ``due``, if it lies ahead, and note it in ``landing``.
+
+        The index of MP4 holds stamps of decoding, which precede those of display; what counts is the stamp
+        of the packet that is found, and a keyframe too late is answered by looking further back.
+        """
+        if not self._indexed or due == self._asked or self._furthest is None:
+            return False
+        self._asked = due
+        index = self._stream.index_entries
+        goal = due - self._reorder
+        nearest = index.search_timestamp(goal)
+        if nearest < 0 or index[nearest].timestamp <= self._furthest:
+            return False
+        for _ in range(_JUMP_TRIES):
+            packet = self._go_to(goal)
+            if packet is not None and packet.is_keyframe and packet.pts is not None and packet.pts <= due:
+                self.landing = packet.pts
+                return True
+            nearest = index.search_timestamp(goal)
+            goal = (index[nearest].timestamp if nearest >= 0 else goal) - 1
+        self.rewind()
+        return True
+
+    def rewind(self) -> None:
+        """Begin again at the first packet and do not jump any more: the index has turned out to be wrong."""
+        self._indexed = False
+        self.landing = None
+        index = self._stream.index_entries
+        self._go_to(index[0].timestamp if len(index) else 0)
+
+    def _go_to(self, stamp: int) -> Packet[VideoStream] | None:
+        """Seek backward from a stamp; the packet found there will be handed out next."""
+        self._furthest = None
+        self._ahead = None
+        try:
+            self._container.seek(stamp, stream=self._stream)
+            self._packets = self._container.demux(self._stream)
+            self._ahead = next(self._packets, None)
+        except av.error.FFmpegError:
+            self._packets = self._container.demux(self._stream)
+        return self._ahead

@@ -1,0 +1,148 @@
+"""What every kind of imagery offers to :class:`x2localizer.sources.imagery.Imagery`: pixels of a box of the map."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from x2localizer import geo
+from x2localizer.types import Floats, Image, Mask, TileId
+
+VALID_FROM_ALPHA = 128
+"""A pixel counts as data when at least half of it (of 255) is opaque."""
+
+_WHOLE_TURN = 330 / 360
+"""Imagery that reaches further round the globe than this is taken to go all the way round."""
+_SNAP_TILES = 1e-6
+"""Edges nearer than this to the border of a tile lie on it; what remains is rounding."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageryInfo:
+    """What a piece of imagery is.
+
+    ``bounds`` are (west, south, east, north) in degrees, cut off where Web Mercator ends; west is in
+    [-180, 180) and east is greater than 180 where the imagery crosses the antimeridian. ``metres_per_pixel``
+    is measured on the ground at the centre. ``zoom`` is the level whose tiles of 256 pixels come nearest to
+    the resolution of the imagery.
+    """
+
+    kind: str
+    crs: str
+    bounds: tuple[float, float, float, float]
+    metres_per_pixel: float
+    bands: int
+    zoom: int
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A square of the map: its north-west corner and its side, in tiles of zoom ``z``.
+
+    The box may lie anywhere: x goes on past the antimeridian, y past the northern and southern end of the map.
+    """
+
+    z: int
+    x: float
+    y: float
+    across: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Where imagery lies on the Web-Mercator world, as shares of its side.
+
+    x counts from the antimeridian eastward, y from the north. ``west`` is in [0, 1), ``east`` at most one turn
+    further, so it exceeds 1 where the imagery crosses the antimeridian.
+    """
+
+    west: float
+    north: float
+    east: float
+    south: float
+
+    def degrees(self) -> tuple[float, float, float, float]:
+        """(west, south, east, north) in degrees."""
+        (south, north), _ = geo.from_tile_coordinates(0.0, np.array([self.south, self.north]), 0)
+        return self.west * 360.0 - 180.0, float(south), self.east * 360.0 - 180.0, float(north)
+
+    def centre_latitude(self) -> float:
+        """The latitude in the middle of the map of the imagery, in degrees."""
+        return float(geo.from_tile_coordinates(0.0, (self.north + self.south) / 2, 0)[0])
+
+    def tiles(self, z: int, min_coverage: float) -> Iterator[TileId]:
+        """The tiles that lie in the extent with at least that share of their area, row by row."""
+        world = 1 << z
+        west, north, east, south = (
+            _snap(edge * world) for edge in (self.west, self.north, self.east, self.south)
+        )
+        # A tile may be met from both sides when the imagery goes nearly round the globe: count every turn.
+        columns = [
+            (x, sum(max(0.0, min(east - turn, x + 1) - max(west - turn, x)) for turn in (-world, 0, world)))
+            for x in range(math.floor(west), math.ceil(east))[:world]
+        ]
+        for y in range(max(math.floor(north), 0), min(math.ceil(south), world)):
+            down = min(south, y + 1) - max(north, y)
+            for x, across in columns:
+                share = min(across, 1.0) * down
+                if share > 0 and share >= min_coverage - _SNAP_TILES:
+                    yield TileId(z, x % world, y)
+
+
+class PixelSource(Protocol):
+    """A reader of one format."""
+
+    @property
+    def info(self) -> ImageryInfo:
+        """What the imagery is."""
+
+    @property
+    def damaged(self) -> int:
+        """How many stored tiles, or reads of a file, could not be decoded so far."""
+
+    def extent(self, z: int) -> Extent:
+        """Where there may be data for tiles of a zoom level."""
+
+    def read(self, box: Box, size: int) -> tuple[Image, Mask]:
+        """The pixels of a box, shape (size, size, 3), and which of them hold data."""
+
+    def close(self) -> None:
+        """Let go of open files."""
+
+
+def shares_of(lat_deg: Floats, lon_deg: Floats) -> tuple[Floats, Floats]:
+    """Places as shares of the Web-Mercator world; latitudes beyond its end are put on the end."""
+    lat = np.clip(lat_deg, -geo.MAX_LATITUDE_DEG, geo.MAX_LATITUDE_DEG)
+    return geo.tile_coordinates(lat, lon_deg, 0)
+
+
+def around_the_globe(x: Floats) -> tuple[float, float]:
+    """The shortest stretch (west, east) of the turn of the globe that holds all x; the rest is the widest gap."""
+    ring = np.sort(x % 1.0)
+    gaps = np.diff(ring, append=ring[0] + 1.0)
+    widest = int(np.argmax(gaps))
+    length = 1.0 - float(gaps[widest])
+    if length > _WHOLE_TURN:
+        return 0.0, 1.0
+    west = float(ring[(widest + 1) % ring.size])
+    return west, west + length
+
+
+def blank(size: int) -> tuple[Image, Mask]:
+    """A picture without data: black, and valid nowhere."""
+    return np.zeros((size, size, 3), np.uint8), np.zeros((size, size), np.bool_)
+
+
+def natural_zoom(lat_deg: float, metres_per_pixel: float) -> int:
+    """The zoom level whose tiles of 256 pixels come nearest to a resolution on the ground."""
+    finest_deg = min(abs(lat_deg), geo.MAX_LATITUDE_DEG)
+    return max(0, round(math.log2(geo.tile_size_m(finest_deg, 0) / 256 / metres_per_pixel)))
+
+
+def _snap(edge: float) -> float:
+    nearest = round(edge)
+    return float(nearest) if abs(edge - nearest) < _SNAP_TILES else edge

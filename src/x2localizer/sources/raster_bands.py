@@ -1,0 +1,179 @@
+"""Which bands of a raster make a picture, and how their numbers become 8 bits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape
+
+import numpy as np
+import numpy.typing as npt
+from rasterio.enums import ColorInterp, MaskFlags
+from rasterio.errors import RasterioError
+from rasterio.windows import Window
+
+from x2localizer.errors import ImageryError
+from x2localizer.types import Floats, Image
+
+_GDAL_TYPES = {
+    "uint8": "Byte",
+    "int8": "Int8",
+    "uint16": "UInt16",
+    "int16": "Int16",
+    "uint32": "UInt32",
+    "int32": "Int32",
+    "uint64": "UInt64",
+    "int64": "Int64",
+    "float32": "Float32",
+    "float64": "Float64",
+}
+_MANY_BANDS = 4
+"""A file with more is read through a view: the warp would spend its time on bands nobody looks at."""
+_WHOLE_READ_PIXELS = 1 << 20
+_WINDOWS_PER_SIDE, _WINDOW_SIDE = 12, 64
+"""What the stretch is measured on: one small read, or this many windows of this many pixels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bands:
+    """The bands of a picture: ``colours`` is one (grey) or three (red, green, blue), counted from 1.
+
+    ``alpha`` says how much of a pixel is data. ``palette`` maps the value of the only band to (red, green,
+    blue, alpha).
+    """
+
+    colours: tuple[int, ...]
+    alpha: int | None
+    palette: dict[int, tuple[int, int, int, int]] | None
+    dtype: np.dtype[Any]
+
+
+def choose_bands(dataset: Any) -> Bands:
+    """The bands that are called red, green and blue, else the first three, else the first."""
+    meaning = list(dataset.colorinterp)
+    alpha = meaning.index(ColorInterp.alpha) + 1 if ColorInterp.alpha in meaning else None
+    plain = [band for band in dataset.indexes if band != alpha]
+    if not plain:
+        raise ImageryError(f"{dataset.name} holds a mask and no picture.", "Give the file with the picture.")
+    primary = (ColorInterp.red, ColorInterp.green, ColorInterp.blue)
+    if all(colour in meaning for colour in primary):
+        colours = tuple(meaning.index(colour) + 1 for colour in primary)
+    else:
+        colours = tuple(plain[:3]) if len(plain) >= 3 else (plain[0],)
+    palette = None
+    if meaning[colours[0] - 1] == ColorInterp.palette:
+        palette = _palette(dataset, colours[0])
+        colours = colours[:1]
+    dtype = np.result_type(*(dataset.dtypes[band - 1] for band in colours))
+    if dtype.name not in _GDAL_TYPES:
+        raise ImageryError(
+            f"{dataset.name} holds {dtype.name} numbers, which are not a picture.",
+            "Convert it to 8-bit colours first: gdal_translate -ot Byte -scale <in> <out.tif>.",
+        )
+    return Bands(colours, alpha, palette, dtype)
+
+
+def needs_view(dataset: Any, bands: Bands) -> bool:
+    """Whether the file must be read through :func:`view_of`."""
+    return bands.palette is not None or dataset.count > _MANY_BANDS or len(set(dataset.dtypes)) > 1
+
+
+def view_of(dataset: Any, bands: Bands, overview: int | None) -> str:
+    """A GDAL virtual raster (XML) of the bands of a picture alone, with the palette's colours filled in."""
+    if bands.palette is not None:
+        tables = [{value: entry[channel] for value, entry in bands.palette.items()} for channel in range(4)]
+        parts = [_band(dataset, bands.colours[0], "Byte", overview, table) for table in tables]
+        names = ["Red", "Green", "Blue", "Alpha"]
+    else:
+        kind = _GDAL_TYPES[bands.dtype.name]
+        parts = [_band(dataset, band, kind, overview) for band in bands.colours]
+        names = ["Gray"] if len(parts) == 1 else ["Red", "Green", "Blue"]
+        masks = dataset.mask_flag_enums[bands.colours[0] - 1]
+        if MaskFlags.nodata not in masks and MaskFlags.per_dataset in masks:
+            parts.append(_band(dataset, f"mask,{bands.colours[0]}", "Byte", overview))
+            names.append("Alpha")
+    nodata = ""
+    if bands.palette is None and dataset.nodata is not None:
+        nodata = f"<NoDataValue>{dataset.nodata!r}</NoDataValue>"
+    rasters = "".join(
+        f'<VRTRasterBand band="{index}" {part[0]}><ColorInterp>{name}</ColorInterp>{nodata}{part[1]}</VRTRasterBand>'
+        for index, (name, part) in enumerate(zip(names, parts, strict=True), 1)
+    )
+    place = ", ".join(repr(float(number)) for number in dataset.transform.to_gdal())
+    return (
+        f'<VRTDataset rasterXSize="{dataset.width}" rasterYSize="{dataset.height}">'
+        f"<SRS>{escape(dataset.crs.to_wkt(version='WKT2_2019'))}</SRS>"
+        f"<GeoTransform>{place}</GeoTransform>{rasters}</VRTDataset>"
+    )
+
+
+def _band(
+    dataset: Any, band: int | str, kind: str, overview: int | None, table: dict[int, int] | None = None
+) -> tuple[str, str]:
+    """The attributes and the source element of one band of a view."""
+    name = dataset.files[0] if "://" in dataset.name and dataset.files else dataset.name
+    name = str(Path(name).absolute()) if Path(name).exists() else name
+    level = (
+        "" if overview is None else f'<OpenOptions><OOI key="OVERVIEW_LEVEL">{overview}</OOI></OpenOptions>'
+    )
+    source = f'<SourceFilename relativeToVRT="0">{escape(name)}</SourceFilename>{level}'
+    source += f"<SourceBand>{band}</SourceBand>"
+    if table is None:
+        return f'dataType="{kind}"', f"<SimpleSource>{source}</SimpleSource>"
+    lookup = ",".join(f"{value}:{result}" for value, result in sorted(table.items()))
+    return f'dataType="{kind}"', f"<ComplexSource>{source}<LUT>{lookup}</LUT></ComplexSource>"
+
+
+def _palette(dataset: Any, band: int) -> dict[int, tuple[int, int, int, int]]:
+    """The colours of a palette; the value that stands for nodata is transparent."""
+    palette = dict(dataset.colormap(band))
+    if dataset.nodata is not None and dataset.nodata in palette:
+        palette[int(dataset.nodata)] = (0, 0, 0, 0)
+    return palette
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Numbers of any kind to 8 bits: ``low`` becomes 0, ``high`` 255, linear between, cut off outside."""
+
+    low: float
+    high: float
+
+    def apply(self, pixels: npt.NDArray[Any]) -> Image:
+        """The pixels as 8 bits, rounded."""
+        scaled = (pixels.astype(np.float64) - self.low) * (255.0 / (self.high - self.low))
+        eight_bits: Image = np.rint(np.clip(scaled, 0.0, 255.0)).astype(np.uint8)
+        return eight_bits
+
+
+def measure_stretch(dataset: Any, colours: tuple[int, ...]) -> Stretch:
+    """From the 2nd to the 98th percentile of a small sample of all colours together.
+
+    One stretch for all bands keeps the colours as they are, and one for the whole file keeps its tiles alike.
+    """
+    values = [part for part in _samples(dataset, colours) if part.size]
+    if not values:
+        return Stretch(0.0, 1.0)
+    low, high = (float(limit) for limit in np.percentile(np.concatenate(values), (2.0, 98.0)))
+    return Stretch(low, high if high > low else low + 1.0)
+
+
+def _samples(dataset: Any, colours: tuple[int, ...]) -> Iterator[Floats]:
+    """Valid numbers from all over a raster, without reading all of it."""
+    width, height = dataset.width, dataset.height
+    windows = [Window(0, 0, width, height)]
+    if width * height > _WHOLE_READ_PIXELS:
+        across, down = min(width, _WINDOW_SIDE), min(height, _WINDOW_SIDE)
+        windows = [
+            Window(int(column), int(row), across, down)
+            for row in np.linspace(0, height - down, _WINDOWS_PER_SIDE)
+            for column in np.linspace(0, width - across, _WINDOWS_PER_SIDE)
+        ]
+    for window in windows:
+        try:
+            pixels = dataset.read(colours, window=window, masked=True).compressed().astype(np.float64)
+        except RasterioError:  # damaged there; the rest will do
+            continue
+        yield pixels[np.isfinite(pixels)]

@@ -1,0 +1,260 @@
+"""Aerial imagery in a file that GDAL reads: GeoTIFF, COG, VRT, MBTiles and many more, in any coordinate system.
+
+Each request is warped straight to its own Web-Mercator grid in one step, so that pixels which already lie on
+the grid come back as they are, and only the window under the request is read. A request coarser than the file
+reads the nearest finer overview and is averaged; without overviews the full resolution under the request has
+to be read, in pieces of bounded memory.
+
+An interpolated pixel is valid when its centre lies on data, an averaged one when any of it does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import rasterio
+from affine import Affine
+from pyproj import CRS
+from rasterio.enums import Resampling
+from rasterio.vrt import WarpedVRT
+
+from x2localizer import geo
+from x2localizer.sources.footprint import Footprint
+from x2localizer.sources.pixel_source import VALID_FROM_ALPHA, Box, Extent, ImageryInfo, blank, natural_zoom
+from x2localizer.sources.raster_bands import Stretch, choose_bands, measure_stretch, needs_view, view_of
+from x2localizer.sources.raster_open import GDAL_ERRORS, WEB_MERCATOR, georeferenced, open_dataset, quiet_gdal
+from x2localizer.types import Image, Mask
+
+_AVERAGE_FROM = 1.5
+"""Source pixels per pixel from which averaging looks better than interpolation."""
+_SMALLEST_RETRY = 64
+"""Pixels; a read that fails is split until the damage is confined to pieces of this side."""
+_EDGE = 0.005
+"""Of the extent: its edges are curved between the sampled points, so look for data a little beyond them."""
+_STRETCH_SIDE = 256
+"""Pixels; overviews smaller than this are too smooth to measure a stretch on."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A part of a picture: its pixel edges in the picture, the Web-Mercator place of the picture's corner.
+
+    ``turns`` says by how many turns of the globe the source is to be moved to lie there.
+    """
+
+    left: int
+    top: int
+    right: int
+    bottom: int
+    x_m: float
+    y_m: float
+    step_m: float
+    turns: int
+
+    def quarters(self) -> list[_Piece]:
+        """The piece in four, or in two where it is one pixel thin."""
+        middle, centre = (self.left + self.right) // 2, (self.top + self.bottom) // 2
+        return [
+            replace(self, left=left, right=right, top=top, bottom=bottom)
+            for left, right in ((self.left, middle), (middle, self.right))
+            for top, bottom in ((self.top, centre), (centre, self.bottom))
+            if left < right and top < bottom
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """The file or one of its overviews, ``factor`` times coarser, ready to be warped."""
+
+    dataset: Any
+    factor: int
+    colours: tuple[int, ...]
+    alpha: int | None
+    nodata: float | None
+
+
+class RasterFile:
+    """One file, or one address that GDAL reads (``/vsicurl/...``, ``s3://...``); for one thread."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._damaged = 0
+        self._levels: dict[int | None, _Level] = {}
+        self._file = self._base = open_dataset(path)
+        try:
+            with quiet_gdal():
+                self._prepare()
+        except BaseException:
+            self.close()
+            raise
+
+    def _prepare(self) -> None:
+        self._base = georeferenced(self._file, self._path)
+        plain = self._base is self._file
+        crs = CRS.from_wkt(self._base.crs.to_wkt(version="WKT2_2019"))
+        self._footprint = Footprint(crs, self._base.transform, self._base.width, self._base.height)
+        self._extent = self._footprint.extent()
+        self._turn_length, self._turn = self._footprint.turn()
+        self._bands = choose_bands(self._base)
+        self._viewed = plain and needs_view(self._base, self._bands)
+        self._overviews = [int(factor) for factor in self._base.overviews(1)] if plain else []
+        self._stretch = self._measure_stretch()
+        metres = self._footprint.metres_per_pixel()
+        self._info = ImageryInfo(
+            kind=_kind(self._file),
+            crs=f"EPSG:{code}" if (code := crs.to_epsg()) else crs.name,
+            bounds=self._extent.degrees(),
+            metres_per_pixel=metres,
+            bands=self._file.count,
+            zoom=natural_zoom(self._extent.centre_latitude(), metres),
+        )
+
+    @property
+    def info(self) -> ImageryInfo:
+        """What the file is."""
+        return self._info
+
+    @property
+    def damaged(self) -> int:
+        """How many reads met pixels that could not be decoded."""
+        return self._damaged
+
+    def extent(self, z: int) -> Extent:
+        """Where the file lies; the same at every zoom."""
+        return self._extent
+
+    def close(self) -> None:
+        """Close the file and its overviews."""
+        for dataset in (*(level.dataset for level in self._levels.values()), self._base, self._file):
+            dataset.close()
+        self._levels.clear()
+
+    def read(self, box: Box, size: int) -> tuple[Image, Mask]:
+        """The pixels of a box; what cannot be decoded is counted in :attr:`damaged` and not valid."""
+        image, valid = blank(size)
+        with rasterio.Env():
+            intact = [self._fill(piece, image, valid) for piece in self._pieces(box, size)]
+        self._damaged += not all(intact)
+        return image, valid
+
+    def _pieces(self, box: Box, size: int) -> Iterator[_Piece]:
+        """The parts of a picture that may hold data, cut at the antimeridian.
+
+        Each lies within one turn of the globe, because beyond it a coordinate system may jump back.
+        """
+        world = 1 << box.z
+        pixel = box.across / size  # in tiles
+        wide = self._extent.east - self._extent.west
+        edge_x, edge_y = wide * _EDGE * world, (self._extent.south - self._extent.north) * _EDGE * world
+        top = max(0, math.floor((self._extent.north * world - edge_y - box.y) / pixel))
+        bottom = min(size, math.ceil((self._extent.south * world + edge_y - box.y) / pixel))
+        for turn in range(math.floor(box.x / world), math.ceil((box.x + box.across) / world)):
+            x = box.x - turn * world
+            first = max(0, math.ceil(-x / pixel - 0.5))  # the pixels whose centres lie in this turn
+            last = min(size, math.ceil((world - x) / pixel - 0.5))
+            for copy in (0, -1):
+                west = (self._extent.west + copy) * world - edge_x
+                east = (self._extent.east + copy) * world + edge_x
+                left = max(first, math.floor((west - x) / pixel))
+                right = min(last, math.ceil((east - x) / pixel))
+                if left < right and top < bottom:
+                    x_m, _, east_m, y_m = geo.mercator_bounds(x, box.y, box.z, box.across)
+                    step_m = (east_m - x_m) / size
+                    yield _Piece(left, top, right, bottom, x_m, y_m, step_m, copy - self._turn)
+
+    def _fill(self, piece: _Piece, image: Image, valid: Mask) -> bool:
+        """Put one piece into the picture; where the file is damaged, put as much as can be read."""
+        try:
+            pixels, holds = self._warp(piece)
+        except GDAL_ERRORS:
+            if max(piece.right - piece.left, piece.bottom - piece.top) <= _SMALLEST_RETRY:
+                return False
+            return all([self._fill(quarter, image, valid) for quarter in piece.quarters()])
+        place = (slice(piece.top, piece.bottom), slice(piece.left, piece.right))
+        image[place][holds] = pixels[holds]
+        valid[place] |= holds
+        return True
+
+    def _warp(self, piece: _Piece) -> tuple[Image, Mask]:
+        """The pixels of a piece on the Web-Mercator grid, and which of them hold data."""
+        x_m, y_m = piece.x_m + piece.left * piece.step_m, piece.y_m - piece.top * piece.step_m
+        width, height = piece.right - piece.left, piece.bottom - piece.top
+        coarser = self._footprint.pixels_per_step(
+            x_m + width / 2 * piece.step_m, y_m - height / 2 * piece.step_m, piece.step_m
+        )
+        level = self._level(min(coarser))
+        average = max(coarser) / level.factor >= _AVERAGE_FROM
+        place = level.dataset.transform
+        with WarpedVRT(
+            level.dataset,
+            crs=WEB_MERCATOR,
+            src_transform=Affine(
+                place.a, place.b, place.c + piece.turns * self._turn_length, place.d, place.e, place.f
+            ),
+            transform=Affine(piece.step_m, 0.0, x_m, 0.0, -piece.step_m, y_m),
+            width=width,
+            height=height,
+            resampling=Resampling.average if average else Resampling.bilinear,
+            src_nodata=level.nodata,
+            add_alpha=level.alpha is None,
+            sample_grid="YES",  # where the source lies is not told by the edges alone: a pole may be inside
+        ) as warped:
+            return self._picture(warped.read([*level.colours, level.alpha or warped.count]))
+
+    def _picture(self, pixels: npt.NDArray[Any]) -> tuple[Image, Mask]:
+        """RGB of 8 bits from the bands of a read, whose last is how much of a pixel is data."""
+        colours, alpha = pixels[:-1], pixels[-1]
+        # Files of more than 8 bits do not agree on what an opaque alpha is; there anything but 0 is data.
+        holds: Mask = alpha >= VALID_FROM_ALPHA if alpha.dtype == np.uint8 else alpha > 0
+        if self._stretch is not None:
+            holds &= np.isfinite(colours).all(axis=0)
+            colours = self._stretch.apply(np.where(holds, colours, 0))
+        return np.broadcast_to(np.moveaxis(colours, 0, -1), (*holds.shape, 3)), holds
+
+    def _level(self, coarser: float) -> _Level:
+        """The coarsest overview that is not coarser than the request, or the file itself."""
+        fitting = [index for index, factor in enumerate(self._overviews) if factor <= coarser * 1.01]
+        overview = max(fitting, key=lambda index: self._overviews[index], default=None)
+        if overview not in self._levels:
+            self._levels[overview] = self._open_level(overview)
+        return self._levels[overview]
+
+    def _open_level(self, overview: int | None) -> _Level:
+        dataset = self._base if overview is None else open_dataset(self._path, overview)
+        if self._viewed:
+            xml = view_of(dataset, self._bands, overview)
+            if overview is not None:
+                dataset.close()
+            dataset = open_dataset(xml)
+        bands = choose_bands(dataset)
+        factor = 1 if overview is None else self._overviews[overview]
+        return _Level(dataset, factor, bands.colours, bands.alpha, _nodata(dataset, bands.dtype))
+
+    def _measure_stretch(self) -> Stretch | None:
+        """None for pictures of 8 bits; else measured on the coarsest overview that still shows something."""
+        if self._bands.palette is not None or self._bands.dtype == np.uint8:
+            return None
+        side = min(self._base.width, self._base.height)
+        level = self._level(side / _STRETCH_SIDE)
+        return measure_stretch(level.dataset, level.colours)
+
+
+def _nodata(dataset: Any, dtype: np.dtype[Any]) -> float | None:
+    """The value that stands for no data; in files of floats that name none it is NaN."""
+    nodata = dataset.nodata
+    if np.issubdtype(dtype, np.floating):
+        return math.nan if nodata is None else float(nodata)
+    limits = np.iinfo(dtype)
+    # Files of integers may name a value that they cannot hold, such as -9999 in 8 bits: nothing is nodata then.
+    return nodata if nodata is not None and limits.min <= nodata <= limits.max else None
+
+
+def _kind(dataset: Any) -> str:
+    if dataset.driver == "GTiff":
+        return "COG" if dataset.tags(ns="IMAGE_STRUCTURE").get("LAYOUT") == "COG" else "GeoTIFF"
+    return str(dataset.driver)

@@ -1,0 +1,119 @@
+"""Opening a georeferenced raster with GDAL, and saying what to do when that fails."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import rasterio
+
+# GDAL's own errors come through some calls of rasterio, which has no public name for them.
+from rasterio._err import CPLE_BaseError
+from rasterio.enums import ColorInterp, Resampling
+from rasterio.errors import CRSError, NodataShadowWarning, NotGeoreferencedWarning, RasterioError
+from rasterio.vrt import WarpedVRT
+
+from x2localizer.errors import ImageryError
+
+GDAL_ERRORS = (RasterioError, CPLE_BaseError)
+WEB_MERCATOR = rasterio.CRS.from_epsg(3857)
+
+
+@contextmanager
+def quiet_gdal() -> Iterator[None]:
+    """GDAL's messages go to the log, and what we tell in our own words is not told twice."""
+    with rasterio.Env(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotGeoreferencedWarning)
+        warnings.simplefilter("ignore", NodataShadowWarning)
+        yield
+
+
+def open_dataset(path: str, overview: int | None = None) -> Any:
+    """Open a file, an address that GDAL knows, or a virtual raster given as XML; optionally one overview of it."""
+    options = {} if overview is None else {"overview_level": overview}
+    try:
+        with quiet_gdal():
+            return rasterio.open(path, **options)
+    except (*GDAL_ERRORS, CRSError, OSError, ValueError) as problem:
+        raise _cannot_open(path) from problem
+
+
+def georeferenced(dataset: Any, path: str) -> Any:
+    """The dataset if it says where on the globe it lies; one that says so by control points is straightened.
+
+    Control points become an affine Web-Mercator raster by GDAL's polynomial through them, which costs a second
+    interpolation.
+    """
+    if dataset.count == 0:
+        layers = ", ".join(dataset.subdatasets[:5])
+        raise ImageryError(
+            f"{path} holds no picture itself.",
+            f"Open one of its layers: {layers}." if layers else "Give a file with an aerial picture.",
+        )
+    points, points_crs = dataset.gcps
+    if dataset.crs is None and points and points_crs is not None:
+        return _straightened(dataset, path)
+    if dataset.rpcs is not None and dataset.transform.is_identity:
+        raise ImageryError(
+            f"{path} is a raw satellite scene that is placed by camera coefficients (RPC) alone.",
+            f"Orthorectify it first: gdalwarp -rpc -t_srs EPSG:3857 {path} <out.tif>.",
+        )
+    if dataset.transform.is_identity or dataset.transform.is_degenerate:
+        raise ImageryError(
+            f"{path} does not say where on the globe it lies.",
+            "Keep its world file beside it, or set its corners: gdal_translate -a_srs EPSG:<code> "
+            f"-a_ullr <west> <north> <east> <south> {path} <out.tif>.",
+        )
+    if dataset.crs is None:
+        raise ImageryError(
+            f"{path} does not name its coordinate system.",
+            f"Set it: gdal_edit.py -a_srs EPSG:<code> {path} (for other formats than GeoTIFF: "
+            f"gdal_translate -a_srs EPSG:<code> {path} <out.tif>).",
+        )
+    return dataset
+
+
+def _straightened(dataset: Any, path: str) -> Any:
+    if ColorInterp.palette in dataset.colorinterp:
+        raise ImageryError(
+            f"{path} is placed by control points and has a palette.",
+            f"Warp it first: gdalwarp -t_srs EPSG:3857 {path} <out.tif>.",
+        )
+    try:
+        with quiet_gdal():
+            return WarpedVRT(
+                dataset,
+                crs=WEB_MERCATOR,
+                resampling=Resampling.bilinear,
+                add_alpha=ColorInterp.alpha not in dataset.colorinterp,
+            )
+    except (*GDAL_ERRORS, CRSError) as problem:
+        raise ImageryError(
+            f"The control points of {path} do not fit together.",
+            f"Check them with gdalinfo {path}, or set the corners with gdal_translate -a_ullr.",
+        ) from problem
+
+
+def _cannot_open(path: str) -> ImageryError:
+    name = path if len(path) < 200 else f"{path[:200]}..."
+    local = Path(path)
+    try:
+        exists, size = local.exists(), local.stat().st_size if local.is_file() else 1
+    except (OSError, ValueError):  # too long for a file name, or not one at all
+        exists, size = False, 1
+    if exists and not size:
+        return ImageryError(f"{name} is empty.", "Copy or download it again.")
+    if exists:
+        return ImageryError(
+            f"{name} cannot be read as aerial imagery.",
+            "Give a GeoTIFF, COG, VRT or MBTiles file or a folder of {z}/{x}/{y} tiles; gdalinfo tells more. "
+            "If it is one, the file is damaged: copy or download it again.",
+        )
+    if "://" in path or path.startswith("/vsi"):
+        return ImageryError(
+            f"{name} cannot be opened.", "Check the address, the connection and your access to it."
+        )
+    return ImageryError(f"There is no imagery at {name}.", "Check the path.")

@@ -1,0 +1,157 @@
+"""Timed positions that cameras write into their own videos.
+
+GoPro (GPMF) and Street-View cameras (CAMM) store positions in a data track with the video's own time stamps,
+so these positions line up with the frames: time 0 is the first frame. Everything else goes through
+telemetry-parser, which knows Insta360's positions with their UTC but not when the video began: such a track
+starts at its first position and needs a time offset. DJI action cameras and Sony write no positions that it
+could give us.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import av
+import av.stream
+import telemetry_parser
+
+from x2localizer.errors import TrackError
+from x2localizer.sources.gpmf import GpsBlock, gps_block, items
+from x2localizer.sources.points import EPOCH, Points
+
+MAX_DOP = 10.0
+"""Dilution of precision above which a position is dropped: at 10 it is off by 30 to 50 metres."""
+
+_GPMF_START = b"DEVC"
+_NOMINAL_PAYLOAD_S = 1.0
+"""GoPro writes a payload a second; used where the time of the next one does not tell."""
+_CAMM_POSITION = struct.Struct("<HHddd")  # reserved, type 5, latitude, longitude, altitude
+_CAMM_GPS = struct.Struct("<HHdidd7f")  # reserved, type 6, GPS seconds, fix, latitude, longitude, ...
+
+
+def read_telemetry(path: Path) -> Points:
+    """The positions inside a video file; times are seconds of the video unless ``since_epoch`` is set."""
+    points, in_data_track = Points(), False
+    try:
+        for time_s, duration_s, data in _data_packets(path):
+            if data.startswith(_GPMF_START):
+                in_data_track = True
+                block = gps_block(data)
+                if block is not None:
+                    _note_start(points, block, time_s)
+                    _spread(points, block, time_s, duration_s)
+            elif _add_camm(points, time_s, data):
+                in_data_track = True
+    except (av.FFmpegError, OSError, ValueError) as problem:
+        raise TrackError(
+            f"Cannot read {path} as a video: {problem}.", "Check that the file is whole and that it plays."
+        ) from problem
+    return points if in_data_track else _by_telemetry_parser(path)
+
+
+def read_gpmf(path: Path) -> Points:
+    """The positions of a bare GPMF stream; its only clock is the receiver's UTC."""
+    blocks = [gps_block(item.value) for item in items(path.read_bytes()) if item.key == _GPMF_START.decode()]
+    found = [block for block in blocks if block is not None]
+    points = Points(since_epoch=True)
+    for block, following in zip(found, [*found[1:], None], strict=True):
+        if block.utc is None:
+            fixed = int(block.fixed.sum())
+            points.drop("without_time", fixed)
+            points.drop("without_fix", len(block.fixed) - fixed)
+            continue
+        lasts_s = _NOMINAL_PAYLOAD_S
+        if following is not None and following.utc is not None:
+            until_next_s = (following.utc - block.utc).total_seconds()
+            lasts_s = until_next_s if 0 < until_next_s < 2 * _NOMINAL_PAYLOAD_S else lasts_s
+        _spread(points, block, (block.utc - EPOCH).total_seconds(), lasts_s)
+    return points
+
+
+def _data_packets(path: Path) -> Iterator[tuple[float, float, bytes]]:
+    """(time, duration, bytes) of every packet of the data tracks, in seconds from the first video frame."""
+    with av.open(str(path)) as container:
+        data_streams = container.streams.data
+        if not data_streams:
+            return
+        for stream in container.streams:
+            if stream not in data_streams:
+                with suppress(AttributeError):  # an older PyAV reads the pictures too, and is only slower
+                    stream.discard = av.stream.Discard.all
+        first_frame_s = 0.0
+        for video in container.streams.video[:1]:
+            if video.start_time is not None and video.time_base is not None:
+                first_frame_s = float(video.start_time * video.time_base)
+        for packet in container.demux(data_streams):
+            if packet.pts is not None and packet.time_base is not None and packet.size:
+                time_s = float(packet.pts * packet.time_base) - first_frame_s
+                duration_s = float((packet.duration or 0) * packet.time_base)
+                yield time_s, duration_s or _NOMINAL_PAYLOAD_S, bytes(packet)
+
+
+def _note_start(points: Points, block: GpsBlock, time_s: float) -> None:
+    """The UTC of the first frame, by the first payload that knows its UTC."""
+    if points.start_time is None and block.utc is not None:
+        points.start_time = block.utc - timedelta(seconds=time_s)
+
+
+def _spread(points: Points, block: GpsBlock, start_s: float, duration_s: float) -> None:
+    """Add a block's samples at even steps from the start of its payload."""
+    count = len(block.fixed)
+    for i in range(count):
+        if not block.fixed[i]:
+            points.drop("without_fix")
+        elif block.dops[i] > MAX_DOP:
+            points.drop("imprecise")
+        else:
+            time_s = start_s + duration_s * i / count
+            points.add(time_s, float(block.lats_deg[i]), float(block.lons_deg[i]))
+
+
+def _add_camm(points: Points, time_s: float, data: bytes) -> bool:
+    """Add a CAMM packet; False when it is no CAMM position."""
+    header = data[:4]
+    if header == b"\0\0\5\0" and len(data) == _CAMM_POSITION.size:
+        _, _, lat, lon, _ = _CAMM_POSITION.unpack(data)
+        points.add(time_s, lat, lon)
+        return True
+    if header == b"\0\0\6\0" and len(data) == _CAMM_GPS.size:
+        _, _, _, fix, lat, lon, *_ = _CAMM_GPS.unpack(data)
+        if fix:
+            points.add(time_s, lat, lon)
+        else:
+            points.drop("without_fix")
+        return True
+    return False
+
+
+def _by_telemetry_parser(path: Path) -> Points:
+    points = Points(since_epoch=True)
+    for reading in _gps_readings(path):
+        if reading["is_acquired"]:
+            points.add(reading["unix_timestamp"], reading["lat"], reading["lon"])
+        else:
+            points.drop("without_fix")
+    return points
+
+
+def _gps_readings(path: Path) -> list[dict[str, Any]]:
+    """Positions as telemetry-parser gives them; none when it does not know the camera.
+
+    It hands over all its sensors at once: an hour of a fast gyroscope takes some gigabytes while it is read.
+    """
+    try:
+        samples = telemetry_parser.Parser(str(path)).telemetry()
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except (
+        BaseException
+    ):  # a panic inside the library is not an Exception; what it cannot read has no GPS for us
+        return []
+    lists = [sample.get("GPS", {}).get("Data", []) for sample in samples]
+    return [reading for found in lists for reading in found if isinstance(reading, dict) and "lat" in reading]

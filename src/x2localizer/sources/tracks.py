@@ -1,0 +1,243 @@
+"""Recorded tracks: where the camera was, and when.
+
+``read_track`` takes GPX, CSV, a video with the camera's own GPS, or a bare GPMF stream. Asking a track for a
+time gives a position only where the recording has one: never before its start, after its end, or across a
+gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import gpxpy.gpx
+import numpy as np
+import numpy.typing as npt
+from pyproj import Geod
+
+from x2localizer.errors import TrackError
+from x2localizer.files import write_text
+from x2localizer.geo import distance_m, wrap_longitude
+from x2localizer.sources.points import EPOCH, Dropped, Points, Reason
+from x2localizer.sources.telemetry import read_gpmf, read_telemetry
+from x2localizer.sources.trackfiles import read_csv, read_gpx
+from x2localizer.types import Floats, Position
+
+MAX_GAP_S = 5.0
+"""Between two points further apart in time than this, a track does not say where the camera was."""
+_SAME_TIME_S = 1e-6
+"""Slack for gaps that are as long as allowed but for rounding."""
+_LONGEST_OFFSET_S = 1e9  # 30 years
+
+_VIDEOS = {".mp4", ".mov", ".m4v", ".360", ".insv", ".lrv", ".mkv", ".avi"}
+_GPMF = {".raw", ".gpmf", ".gpmd"}
+_TABLES = {".csv", ".tsv", ".txt"}
+_MARKS_AND_BLANKS = b"\xef\xbb\xbf\xff\xfe \t\r\n\0"
+
+_GEOD = Geod(ellps="WGS84")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Track:
+    """Timed positions, shape (n,) each with n >= 1.
+
+    ``times_s`` increases strictly. Its zero is the first frame of a video with GPS inside, the zero of a CSV
+    of plain seconds, and else the first point; an offset moves it (see :func:`read_track`). ``start_time`` is
+    the UTC of that zero, when known. ``reordered`` counts points that the file had out of order.
+    """
+
+    times_s: Floats
+    lats_deg: Floats
+    lons_deg: Floats
+    start_time: datetime | None = None
+    dropped: Dropped = field(default_factory=Dropped)
+    reordered: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("times_s", "lats_deg", "lons_deg"):
+            values = np.array(getattr(self, name), np.float64)
+            if values.ndim != 1 or not values.size or not np.isfinite(values).all():
+                raise ValueError(f"{name} of a track must be a list of numbers")
+            values.flags.writeable = False
+            object.__setattr__(self, name, values)
+        if not len(self.times_s) == len(self.lats_deg) == len(self.lons_deg):
+            raise ValueError("a track needs a latitude and a longitude for every time")
+        if not np.all(np.diff(self.times_s) > 0):
+            raise ValueError("the times of a track must increase")
+        if self.start_time is not None and self.start_time.tzinfo is None:
+            raise ValueError("the start time of a track needs a time zone")
+
+    def __len__(self) -> int:
+        return len(self.times_s)
+
+    @property
+    def duration_s(self) -> float:
+        """From the first point to the last."""
+        return float(self.times_s[-1] - self.times_s[0])
+
+    @property
+    def length_m(self) -> float:
+        """The way from point to point; across a gap it is straight."""
+        lats, lons = self.lats_deg, self.lons_deg
+        return float(np.sum(distance_m(lats[:-1], lons[:-1], lats[1:], lons[1:])))
+
+    def at(self, time_s: float, max_gap_s: float = MAX_GAP_S) -> Position | None:
+        """Where the camera was, or None where the track does not say."""
+        lat, lon = self.positions(time_s, max_gap_s)
+        return None if np.isnan(lat) else Position(float(lat), float(lon))
+
+    def positions(
+        self, times_s: float | npt.NDArray[np.float64], max_gap_s: float = MAX_GAP_S
+    ) -> tuple[Floats, Floats]:
+        """Latitudes and longitudes, each of the shape of ``times_s``; NaN where the track does not say.
+
+        Between two points the way is the geodesic at even speed. At a point's own time the result is that
+        point, also beside a gap.
+        """
+        when = np.asarray(times_s, np.float64)
+        right = np.minimum(np.searchsorted(self.times_s, when), len(self) - 1)
+        left = np.maximum(right - 1, 0)
+        at_point = self.times_s[right] == when
+        gap_s = self.times_s[right] - self.times_s[left]
+        between = (
+            (self.times_s[left] < when) & (when < self.times_s[right]) & (gap_s <= max_gap_s + _SAME_TIME_S)
+        )
+        lats = np.where(at_point, self.lats_deg[right], np.nan)
+        lons = np.where(at_point, self.lons_deg[right], np.nan)
+        if between.any():
+            a, b = left[between], right[between]
+            share = (when[between] - self.times_s[a]) / gap_s[between]
+            lats[between], lons[between] = self._along(a, b, share)
+        return lats, lons
+
+    def _along(
+        self, a: npt.NDArray[np.intp], b: npt.NDArray[np.intp], share: Floats
+    ) -> tuple[Floats, Floats]:
+        """Latitudes and longitudes at a share (0 to 1) of the geodesics from points ``a`` to points ``b``."""
+        azimuth, _, length_m = _GEOD.inv(
+            self.lons_deg[a], self.lats_deg[a], self.lons_deg[b], self.lats_deg[b]
+        )
+        lons, lats, _ = _GEOD.fwd(self.lons_deg[a], self.lats_deg[a], azimuth, length_m * share)
+        return np.asarray(lats, np.float64), wrap_longitude(np.asarray(lons, np.float64))
+
+    def shifted(self, offset_s: float) -> Track:
+        """The same track on a clock that shows ``offset_s`` less: what was time ``offset_s`` is time 0."""
+        start = None if self.start_time is None else self.start_time + timedelta(seconds=offset_s)
+        return replace(self, times_s=self.times_s - offset_s, start_time=start)
+
+
+def read_track(path: Path, *, offset_s: float = 0.0) -> Track:
+    """Read a recorded track of any kind.
+
+    ``offset_s`` is what to add to the video's time to get the track's time. A logger switched on 12 s before
+    the camera has ``offset_s=12``: its position at 12 s belongs to the first frame, so the track comes back
+    with that position at time 0. Of a video whose start is known in UTC, the offset to a track read before is
+    ``(video_start - track.start_time).total_seconds()``.
+
+    Points are sorted by time; of points at the same time the first in the file is kept.
+    """
+    if not abs(offset_s) <= _LONGEST_OFFSET_S:  # also refuses not-a-number
+        raise TrackError(
+            f"A time offset of {offset_s} s makes no sense.", "Give it in seconds, such as 2.5 or -30."
+        )
+    try:
+        points = _reader(path)(path)
+    except OSError as problem:
+        raise TrackError(
+            f"Cannot read {path}: {problem.strerror or problem}.",
+            "Check the path and that you may read the file.",
+        ) from problem
+    return _to_track(path, points, offset_s)
+
+
+def write_gpx(path: Path, track: Track, *, name: str = "", start_time: datetime | None = None) -> None:
+    """Write a track as GPX with UTC times; gaps longer than ``MAX_GAP_S`` part it into segments.
+
+    ``start_time`` is the UTC of the track's time 0, for tracks that do not know it: GPX has no other times.
+    """
+    start = start_time or track.start_time
+    if start is None:
+        raise TrackError(
+            "This track does not know its date, and GPX needs one.",
+            "Give the time at which the video starts.",
+        )
+    if start.tzinfo is None:
+        raise ValueError("the start time of a track needs a time zone")
+    gpx = gpxpy.gpx.GPX()
+    gpx.creator = "X2Localizer"
+    gpx_track = gpxpy.gpx.GPXTrack(name="".join(c for c in name if c.isprintable()) or None)
+    gpx.tracks.append(gpx_track)
+    for piece in np.split(np.arange(len(track)), np.flatnonzero(np.diff(track.times_s) > MAX_GAP_S) + 1):
+        segment = gpxpy.gpx.GPXTrackSegment()
+        gpx_track.segments.append(segment)
+        for i in piece:
+            time = start.astimezone(UTC) + timedelta(seconds=float(track.times_s[i]))
+            lat, lon = float(track.lats_deg[i]), float(track.lons_deg[i])
+            segment.points.append(gpxpy.gpx.GPXTrackPoint(lat, lon, time=time))
+    write_text(path, gpx.to_xml())
+
+
+def _reader(path: Path) -> Callable[[Path], Points]:
+    """By the first bytes where they tell, else by the suffix."""
+    with path.open("rb") as file:
+        head = file.read(64)
+    suffix = path.suffix.lower()
+    if not head:
+        raise TrackError(f"{path} is empty.", "Record or export the track again.")
+    if head[:4] == b"DEVC" or suffix in _GPMF:
+        return read_gpmf
+    if head[4:8] == b"ftyp" or suffix in _VIDEOS:
+        return read_telemetry
+    if suffix == ".gpx" or head.lstrip(_MARKS_AND_BLANKS).startswith(b"<"):
+        return read_gpx
+    if suffix in _TABLES:
+        return read_csv
+    raise TrackError(
+        f"{path} is no kind of track that can be read.",
+        "Give a .gpx or .csv file, or the video of a camera with GPS; other formats can be converted to GPX.",
+    )
+
+
+def _to_track(path: Path, points: Points, offset_s: float) -> Track:
+    if not points.times_s:
+        raise _nothing_left(path, Dropped(**points.dropped))
+    times_s = np.array(points.times_s)
+    start = points.start_time
+    if points.since_epoch:
+        first_s = float(times_s.min())
+        times_s, start = times_s - first_s, EPOCH + timedelta(seconds=first_s)
+    if start is not None:
+        start += timedelta(seconds=offset_s)
+    times_s = times_s - offset_s
+    order = np.argsort(times_s, kind="stable")
+    kept = order[np.append(True, np.diff(times_s[order]) > 0)]
+    points.drop("duplicate_time", len(order) - len(kept))
+    return Track(
+        times_s[kept],
+        np.array(points.lats_deg)[kept],
+        np.array(points.lons_deg)[kept],
+        start,
+        Dropped(**points.dropped),
+        reordered=int(np.sum(times_s < np.maximum.accumulate(times_s))),
+    )
+
+
+_REMEDIES: dict[Reason, str] = {
+    "without_time": "Export the track with its times: only they can tell which frame a position belongs to.",
+    "without_fix": "Record with GPS on and under open sky, or give a GPX or CSV track of another device.",
+    "imprecise": "Record under open sky, or give a GPX or CSV track of another device.",
+    "bad_position": "Positions must be WGS84 degrees: latitude -90 to 90, longitude -180 to 180.",
+    "unreadable": "Numbers must be plain, such as 48.137; times seconds or such as 2024-05-01T12:00:00Z.",
+}
+
+
+def _nothing_left(path: Path, dropped: Dropped) -> TrackError:
+    if not dropped.total:
+        return TrackError(
+            f"{path} holds no GPS positions.",
+            "Give the GPX or CSV track of a device that recorded the same drive.",
+        )
+    worst = max(_REMEDIES, key=lambda reason: int(getattr(dropped, reason)))
+    return TrackError(f"{path} holds no usable position: {dropped}.", _REMEDIES[worst])

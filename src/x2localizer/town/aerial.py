@@ -1,0 +1,191 @@
+"""The town from above: ground, roofs, trees, parked cars, and the shadows of one sun."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from x2localizer.town.compiled import compiled
+from x2localizer.town.districts import CONE, POLE
+from x2localizer.town.ground import ground_colour, line_cover
+from x2localizer.town.layers import FIELD_UNIT_M, Float32, Layers, UInt8, UInt16
+from x2localizer.town.lots import HEDGE, LOT
+from x2localizer.town.noise import hash01, smooth_noise
+from x2localizer.types import Image
+
+
+@compiled
+def cast_shadow(height: UInt16, mpp: float, sun_x: float, sun_y: float, slope: float, reach: Float32) -> None:
+    """Height in metres below which each pixel lies in shadow, written to ``reach``.
+
+    ``(sun_x, sun_y)`` is the unit direction on the map toward the sun and ``slope`` the tangent of its height. One
+    sweep, away from the sun: a pixel inherits the shadow of the pixel before it, lowered by one step. (The naive
+    twin marches from every pixel to the sun.)
+    """
+    rows, columns = height.shape
+    by_column = abs(sun_x) >= abs(sun_y)
+    major, minor = (sun_x, sun_y) if by_column else (sun_y, sun_x)
+    outer, inner = (columns, rows) if by_column else (rows, columns)
+    shift = minor / abs(major)
+    drop = slope * mpp / abs(major)
+    base = int(np.floor(shift))
+    share = shift - base
+    for step in range(outer):
+        i = step if major < 0 else outer - 1 - step
+        j = i - 1 if major < 0 else i + 1
+        for k in range(inner):
+            value = 0.0
+            if 0 <= j < outer:
+                for side in range(2):
+                    q = k + base + side
+                    weight = share if side else 1.0 - share
+                    if 0 <= q < inner:
+                        if by_column:
+                            value += weight * max(reach[q, j], height[q, j] * 0.1)
+                        else:
+                            value += weight * max(reach[j, q], height[j, q] * 0.1)
+                value = max(0.0, value - drop)
+            if by_column:
+                reach[k, i] = value
+            else:
+                reach[i, k] = value
+
+
+@compiled
+def _roof(box: Float32, x: float, y: float, sun_x: float, sun_y: float, foot: float) -> tuple[float, float, float]:
+    """A roof from above: two slopes in different light, or a flat one with a parapet and plant."""
+    px, py = x - box[0], y - box[1]
+    u, v = px * box[2] + py * box[3], py * box[2] - px * box[3]
+    a, b, seed = box[4], box[5], int(box[19])
+    light = 1.0
+    if box[9] >= HEDGE:
+        light = 0.9 + 0.3 * (smooth_noise(x / 0.9, y / 0.9, seed) - 0.5)
+    elif box[8] > box[7] + 0.05:
+        pitch = min((box[8] - box[7]) / b, 1.0)
+        side = 1.0 if v > 0 else -1.0
+        toward = side * (sun_y * box[2] - sun_x * box[3])
+        course = 0.05 * (hash01(int(np.floor(u / 0.8)), int(np.floor(v / 0.8)), seed) - 0.5)
+        light = 0.94 + 0.34 * pitch * toward + course + 0.1 * line_cover(v, 0.3, foot)
+        light += 0.08 * (smooth_noise(u / 4.0, v / 4.0, seed) - 0.5)
+    else:
+        edge = min(a - abs(u), b - abs(v))
+        light = 0.97 + 0.12 * (smooth_noise(x / 3.0, y / 3.0, seed) - 0.5) + 0.22 * line_cover(edge - 0.3, 0.5, foot)
+        if edge > 2.0:
+            cell = hash01(int(np.floor(u / 5.0)), int(np.floor(v / 5.0)), seed + 1)
+            inside = min(abs(u / 5.0 - np.floor(u / 5.0) - 0.5), 9.0) + abs(v / 5.0 - np.floor(v / 5.0) - 0.5)
+            if cell > 0.86 and inside < 0.3:
+                light *= 1.22 if cell > 0.93 else 0.66
+    return box[13] * light, box[14] * light, box[15] * light
+
+
+@compiled
+def _paint_ground(
+    layers: Layers, boxes: Float32, palette: Float32, reach: Float32, sun_x: float, sun_y: float, seed: int,
+    canvas: UInt8,
+) -> None:  # fmt: skip
+    mpp = layers.metres_per_pixel
+    rows, columns = layers.edge.shape
+    for r in range(rows):
+        y = (r + 0.5) * mpp
+        for c in range(columns):
+            x = (c + 0.5) * mpp
+            owner = int(layers.owner[r, c])
+            level = 0.0
+            if owner > 0 and boxes[owner - 1, 9] < LOT:
+                red, green, blue = _roof(boxes[owner - 1], x, y, sun_x, sun_y, mpp)
+                box = boxes[owner - 1]
+                v = abs((y - box[1]) * box[2] - (x - box[0]) * box[3])
+                level = box[8] - (box[8] - box[7]) * v / box[5]
+            else:
+                red, green, blue = ground_colour(layers, boxes, palette, x, y, mpp, mpp, seed)
+            dark = min(max(reach[r, c] - level - 0.3, 0.0), 1.2) / 1.2
+            canvas[r, c, 0] = min(max(red * (1.0 - 0.52 * dark), 0.0), 255.0)
+            canvas[r, c, 1] = min(max(green * (1.0 - 0.49 * dark), 0.0), 255.0)
+            canvas[r, c, 2] = min(max(blue * (1.0 - 0.42 * dark), 0.0), 255.0)
+
+
+@compiled
+def _paint_trees(
+    trees: Float32, mpp: float, reach: Float32, sun_x: float, sun_y: float, bare: float, canvas: UInt8
+) -> None:
+    """Crowns from low to high, lit from the sun's side, ragged at the rim."""
+    rows, columns = reach.shape
+    for i in range(trees.shape[0]):
+        x, y, crown, z, half = trees[i, 0], trees[i, 1], trees[i, 2], trees[i, 3], trees[i, 4]
+        shape, seed = int(trees[i, 6]), int(trees[i, 10])
+        if shape == POLE:
+            continue
+        thin = 0.0 if shape == CONE else bare
+        for r in range(max(0, int((y - crown) / mpp)), min(rows, int((y + crown) / mpp) + 1)):
+            for c in range(max(0, int((x - crown) / mpp)), min(columns, int((x + crown) / mpp) + 1)):
+                dx, dy = ((c + 0.5) * mpp - x) / crown, ((r + 0.5) * mpp - y) / crown
+                d = np.sqrt(dx * dx + dy * dy)
+                leafy = hash01(c, r, seed)
+                clump = smooth_noise(c * mpp / 1.1, r * mpp / 1.1, seed) - 0.5
+                if d > 0.86 + 0.28 * clump or leafy < thin * 0.8:
+                    continue
+                lift = np.sqrt(max(0.0, 1.0 - d * d))
+                light = 0.72 + 0.34 * (dx * sun_x + dy * sun_y) + 0.3 * lift + 0.34 * clump + 0.12 * (leafy - 0.5)
+                if shape == CONE:
+                    light = 0.68 + 0.45 * (dx * sun_x + dy * sun_y) + 0.3 * (1.0 - d) + 0.2 * clump
+                if reach[r, c] > z + half * lift + 0.5:
+                    light *= 0.55
+                for k in range(3):
+                    canvas[r, c, k] = min(max(trees[i, 7 + k] * light, 0.0), 255.0)
+
+
+@compiled
+def _paint_cars(cars: Float32, mpp: float, reach: Float32, canvas: UInt8) -> None:
+    rows, columns = reach.shape
+    for i in range(cars.shape[0]):
+        x, y, ux, uy, a, b = cars[i, 0], cars[i, 1], cars[i, 2], cars[i, 3], cars[i, 4], cars[i, 5]
+        span = a + b
+        for r in range(max(0, int((y - span) / mpp)), min(rows, int((y + span) / mpp) + 1)):
+            for c in range(max(0, int((x - span) / mpp)), min(columns, int((x + span) / mpp) + 1)):
+                px, py = (c + 0.5) * mpp - x, (r + 0.5) * mpp - y
+                u, v = px * ux + py * uy, abs(py * ux - px * uy)
+                if abs(u) < a and v < b:
+                    light = 0.35 if 0.5 < abs(u + 0.2) < 1.15 and v < 0.75 * b else 1.0
+                    light *= 0.6 if reach[r, c] > 1.5 else 1.0
+                    for k in range(3):
+                        canvas[r, c, k] = min(cars[i, 10 + k] * light, 255.0)
+
+
+def sun_on_map(azimuth_deg: float, height_deg: float) -> tuple[float, float, float]:
+    """Unit direction on the map toward the sun, x east and y south, and the tangent of its height."""
+    azimuth = np.radians(azimuth_deg)
+    return float(np.sin(azimuth)), float(-np.cos(azimuth)), float(np.tan(np.radians(height_deg)))
+
+
+def paint_aerial(
+    layers: Layers,
+    boxes: Float32,
+    trees: Float32,
+    cars: Float32,
+    palette: Float32,
+    sun: tuple[float, float, float],
+    bare: float,
+    seed: int,
+) -> Image:
+    """The picture of the whole town from above, (H, W, 3), one pixel per pixel of the layers."""
+    sun_x, sun_y, slope = sun
+    reach = np.zeros(layers.height.shape, np.float32)
+    cast_shadow(layers.height, layers.metres_per_pixel, sun_x, sun_y, slope, reach)
+    canvas = np.empty((*layers.edge.shape, 3), np.uint8)
+    _paint_ground(layers, boxes, palette, reach, sun_x, sun_y, seed, canvas)
+    _paint_cars(cars, layers.metres_per_pixel, reach, canvas)
+    order = np.argsort(trees[:, 3] + trees[:, 4], kind="stable")
+    _paint_trees(trees[order], layers.metres_per_pixel, reach, sun_x, sun_y, bare, canvas)
+    return canvas
+
+
+def mean_tint(canvas: Image, gain: npt.NDArray[np.float32]) -> Image:
+    """The picture under another camera: a gain for each channel, (3,)."""
+    table = np.clip(np.arange(256, dtype=np.float32)[None] * gain[:, None], 0, 255).astype(np.uint8)
+    out = np.empty_like(canvas)
+    for k in range(3):
+        out[..., k] = table[k][canvas[..., k]]
+    return out
+
+
+__all__ = ["FIELD_UNIT_M", "cast_shadow", "mean_tint", "paint_aerial", "sun_on_map"]

@@ -1,0 +1,171 @@
+"""A drive: a car with a camera follows a route through a town under some conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from x2localizer.town.lots import BOX_COLUMNS, KIND, LOT
+from x2localizer.town.noise import stream
+from x2localizer.town.route import STEP_M, Bounds, Route, draw_route, drive_times
+from x2localizer.town.scene import Camera, Look, Scene, build_scene, camera_at
+from x2localizer.town.seasons import season_palette, season_trees
+from x2localizer.town.street import VIEW_M, render
+from x2localizer.town.town import Town
+from x2localizer.town.traffic import PAINTS, car_boxes, parked_cars
+from x2localizer.town.weather import Conditions, draw_conditions, make_look
+from x2localizer.types import Floats, Frame, Image, Region
+
+MOVING_CARS = 6
+FOV_DEG = 65.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Drive:
+    """Where the car is at any time, and how the camera shakes."""
+
+    seed: int
+    route: Route
+    times_s: Floats
+    distances_m: Floats
+    conditions: Conditions
+    shake: Floats  # (2, 3, 3): yaw and pitch, three waves each: amplitude (rad), frequency (rad/s), phase
+    mount: tuple[float, float]  # constant yaw and pitch of the camera in radians
+    traffic: Floats  # (MOVING_CARS, 4): start (m), speed (m/s), side (-1 oncoming, +1 ahead), paint
+
+    @property
+    def duration_s(self) -> float:
+        """How long the drive lasts."""
+        return float(self.times_s[-1])
+
+    def places(self, times_s: Floats) -> tuple[Floats, Floats, Floats]:
+        """Map metres x, y and heading (radians from north) of the car at times."""
+        distance = np.interp(times_s, self.times_s, self.distances_m)
+        return _along(self.route.lane, distance)
+
+    def speeds(self, times_s: Floats) -> Floats:
+        """Metres per second at times."""
+        late = np.interp(times_s + 0.25, self.times_s, self.distances_m)
+        early = np.interp(times_s - 0.25, self.times_s, self.distances_m)
+        return np.asarray((late - early) / 0.5)
+
+
+def _along(line: Floats, distance: Floats) -> tuple[Floats, Floats, Floats]:
+    """Place and heading at distances along an evenly spaced polyline."""
+    at = np.clip(distance / STEP_M, 0.0, len(line) - 1.001)
+    i = at.astype(int)
+    x, y = (line[i] + (at - i)[:, None] * (line[i + 1] - line[i])).T
+    back, ahead = np.maximum(i - 2, 0), np.minimum(i + 3, len(line) - 1)
+    dx, dy = (line[ahead] - line[back]).T
+    return x, y, np.arctan2(dx, -dy)
+
+
+def region_bounds(town: Town, region: Region, margin_m: float = 6.0) -> Bounds:
+    """A region in map metres, a little inside its border."""
+    x, y = town.place.corner_m(region)
+    side = region.n * town.place.tile_m
+    return x + margin_m, y + margin_m, x + side - margin_m, y + side - margin_m
+
+
+def draw_drive(
+    town: Town, seed: int, duration_s: float, bounds: Bounds | None = None, *, night: bool = False
+) -> Drive | None:
+    """A drive of a duration inside some bounds (the town's core by default); None if no road allows it."""
+    rng = stream(town.seed, "drive", seed)
+    tile, size = town.place.tile_m, town.place.size_m
+    bounds = bounds or (tile, tile, size - tile, size - tile)
+    route = draw_route(rng, town.plan, bounds, duration_s * 11.0, min(5.0 * duration_s, 170.0))
+    if route is None:
+        return None
+    times, distances = drive_times(rng, route, duration_s)
+    conditions = draw_conditions(rng, town.season, night)
+    shake = np.stack([
+        np.stack([rng.uniform(0.1, 0.5, 3) * np.radians(size_deg), rng.uniform(0.4, 5.0, 3),
+                  rng.uniform(0, 6.3, 3)], 1)
+        for size_deg in (1.2, 0.6)
+    ])  # fmt: skip
+    mount = (float(np.radians(rng.normal(0, 1.2))), float(np.radians(rng.normal(0, 1.0))))
+    return Drive(seed, route, times, distances, conditions, shake, mount, _draw_traffic(rng, conditions))
+
+
+def _draw_traffic(rng: np.random.Generator, conditions: Conditions) -> Floats:
+    cars = np.zeros((MOVING_CARS, 4))
+    count = round(conditions.traffic * MOVING_CARS)
+    for k in range(MOVING_CARS):
+        ahead = k == 0 and rng.uniform() < 0.6
+        start = rng.uniform(11, 26) if ahead else rng.uniform(20, 140) + 90.0 * k
+        cars[k] = (start, rng.uniform(7, 12), (1 if ahead else -1) if k < count else 0, rng.integers(len(PAINTS)))
+    return cars
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Film:
+    """A drive ready to be filmed: the scene around it and the light, worked out once."""
+
+    town: Town
+    drive: Drive
+    scene: Scene
+    look: Look
+    palette: Floats
+    height: int
+    width: int
+
+    def camera(self, time_s: float) -> Camera:
+        """The camera at a time, shaking with the car."""
+        x, y, heading = (float(v[0]) for v in self.drive.places(np.array([time_s])))
+        swing = (self.drive.shake[..., 0] * np.sin(self.drive.shake[..., 1] * time_s + self.drive.shake[..., 2])).sum(1)
+        return camera_at(
+            x, y, heading + self.drive.mount[0] + float(swing[0]), self.height, self.width, FOV_DEG,
+            self.drive.mount[1] + float(swing[1]),
+        )  # fmt: skip
+
+    def image(self, time_s: float) -> Image:
+        """The frame at a time, (height, width, 3)."""
+        self.scene.boxes[self.scene.movers :] = self._moving(time_s)
+        return render(
+            self.camera(time_s), self.scene, self.look, self.town.layers, self.town.boxes, self.palette,
+            frame_seed=int(time_s * 1000) + self.drive.conditions.seed % 65521,
+        )  # fmt: skip
+
+    def frames(self, times_s: Floats) -> Iterator[Frame]:
+        """Frames at times."""
+        for index, time_s in enumerate(times_s):
+            yield Frame(index, float(time_s), self.image(float(time_s)))
+
+    def _moving(self, time_s: float) -> Floats:
+        """Boxes of the moving cars: one may drive ahead, the others come toward us in the other lane."""
+        rows = np.zeros((2 * MOVING_CARS, BOX_COLUMNS), np.float32)
+        rows[:, 0:2], rows[:, 2] = -1e6, 1.0
+        own = float(np.interp(time_s, self.drive.times_s, self.drive.distances_m))
+        line, middle = self.drive.route.lane, self.drive.route.centre
+        for k, (start, speed, side, paint) in enumerate(self.drive.traffic):
+            if side == 0:
+                continue
+            at = own + start + 4.0 * np.sin(0.3 * time_s) if side > 0 else start * 3.0 - speed * time_s
+            if not 0 < at < (len(line) - 2) * STEP_M or (side < 0 and at < own - 12.0):
+                continue
+            x, y, heading = (float(v[0]) for v in _along(line, np.array([at])))
+            if side < 0:  # mirrored at the middle of the road
+                i = int(at / STEP_M)
+                x, y, heading = 2 * middle[i, 0] - x, 2 * middle[i, 1] - y, heading + np.pi
+            rows[2 * k : 2 * k + 2] = car_boxes(
+                x, y, float(np.sin(heading)), float(-np.cos(heading)), PAINTS[int(paint)], 1.0 + 0.04 * (k % 4)
+            )
+        return rows
+
+
+def open_film(town: Town, drive: Drive, height: int, width: int) -> Film:
+    """Set the scene for a drive at an image size."""
+    x, y = drive.route.lane.T
+    far = (x.min() - VIEW_M, y.min() - VIEW_M, x.max() + VIEW_M, y.max() + VIEW_M)
+    near = (x.min() - 160, y.min() - 160, x.max() + 160, y.max() + 160)
+    rng = stream(town.seed, "parked", drive.seed)
+    cars = parked_cars(rng, town.plan, town.boxes, near, 0.1 + 0.45 * drive.conditions.traffic)
+    standing = np.concatenate([town.boxes[town.boxes[:, KIND] < LOT], cars])
+    trees = season_trees(town.trees, drive.conditions.season)
+    scene = build_scene(standing, trees, far, 2 * MOVING_CARS)
+    look = make_look(drive.conditions, town.layers, town.trees, near, town.seed)
+    colours = season_palette(town.colours, drive.conditions.season)
+    return Film(town, drive, scene, look, colours, height, width)

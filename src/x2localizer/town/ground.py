@@ -1,0 +1,249 @@
+"""The colour of the ground at any place, near or far.
+
+One function serves both views: the aerial painter asks it once per pixel, the street view once per ray. So a lane
+marking, a kerb or a parking bay stands at the same place in both, and is sharp in both.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from x2localizer.town.compiled import compiled
+from x2localizer.town.districts import (
+    ASPHALT,
+    DASHED,
+    FIELD,
+    GARDEN,
+    LAWN,
+    PARK,
+    PATH,
+    PAVEMENT,
+    PLAZA,
+    SOLID,
+    WATER,
+    WOOD,
+    YARD,
+    YELLOW,
+)
+from x2localizer.town.layers import (
+    FIELD_UNIT_M,
+    ROAD_ARTERIAL,
+    ROAD_CLEAR_A,
+    ROAD_CLEAR_B,
+    ROAD_HALF,
+    ROAD_LENGTH,
+    ROAD_MARKING,
+    ROAD_PAVEMENT,
+    ZONE_STEP,
+    Float32,
+    Layers,
+)
+from x2localizer.town.lots import COURT, LOT, POOL
+from x2localizer.town.noise import hash01, smooth_noise
+
+Colour = tuple[float, float, float]
+
+KERB: Colour = (172.0, 170.0, 164.0)
+WHITE: Colour = (232.0, 232.0, 226.0)
+AMBER: Colour = (226.0, 176.0, 52.0)
+
+
+@compiled
+def line_cover(distance: float, width: float, foot: float) -> float:
+    """How much of a pixel of size ``foot`` a line of a width covers whose centre is ``distance`` away."""
+    low = max(distance - 0.5 * foot, -0.5 * width)
+    high = min(distance + 0.5 * foot, 0.5 * width)
+    return max(0.0, min(1.0, (high - low) / foot))
+
+
+@compiled
+def dash_cover(at: float, period: float, share: float, foot: float) -> float:
+    """How much of a pixel falls on the painted part of a dashed line; far away the average."""
+    if foot > period:
+        return share
+    return line_cover((at / period - np.floor(at / period)) * period - 0.5 * share * period, share * period, foot)
+
+
+@compiled
+def _marking(
+    road: Float32, lateral: float, along: float, foot: float, foot_along: float
+) -> tuple[float, float]:
+    """Cover of white and of yellow paint at a place on the asphalt."""
+    half, style, arterial = road[ROAD_HALF], int(road[ROAD_MARKING]), road[ROAD_ARTERIAL] > 0
+    from_a, from_b = along - road[ROAD_CLEAR_A], road[ROAD_LENGTH] - along - road[ROAD_CLEAR_B]
+    open_a, open_b = road[ROAD_CLEAR_A] > 0, road[ROAD_CLEAR_B] > 0
+    white, yellow = 0.0, 0.0
+    if (open_a and from_a < 0.3) or (open_b and from_b < 0.3):
+        return 0.0, 0.0
+    zebra = arterial or style != 0
+    for end in range(2):
+        is_open, away, inward = (open_a, from_a, lateral < 0) if end == 0 else (open_b, from_b, lateral > 0)
+        if is_open and zebra and away < 5.6:
+            if away < 4.0:
+                bar = line_cover(away - 2.2, 3.0, foot_along)
+                return bar * dash_cover(lateral + 100.0, 1.2, 0.5, foot), 0.0
+            stop = line_cover(away - 4.9, 0.5, foot_along) if inward else 0.0
+            return stop, 0.0
+    if style == DASHED:
+        white = line_cover(lateral, 0.22, foot) * dash_cover(along, 8.0, 0.5, foot_along)
+    elif style == SOLID:
+        white = line_cover(lateral, 0.22, foot)
+    elif style == YELLOW:
+        yellow = line_cover(abs(lateral) - 0.2, 0.16, foot)
+    if arterial:
+        lane = line_cover(abs(lateral) - 0.5 * half, 0.2, foot) * dash_cover(along, 10.0, 0.4, foot_along)
+        border = line_cover(abs(lateral) - half + 0.35, 0.18, foot)
+        white = max(white, max(lane, border))
+    return white, yellow
+
+
+@compiled
+def _flat_box(box: Float32, x: float, y: float, foot: float) -> tuple[float, float, float]:
+    """Parking lots, courts and pools, in their own coordinates."""
+    px, py = x - box[0], y - box[1]
+    u, v = px * box[2] + py * box[3], py * box[2] - px * box[3]
+    a, b, kind = box[4], box[5], int(box[9])
+    r, g, bl = box[10], box[11], box[12]
+    edge = min(a - abs(u), b - abs(v))
+    if kind == LOT:
+        row = (v + b) / 8.5 - np.floor((v + b) / 8.5)
+        paint = 0.0
+        if row < 0.59:
+            paint = dash_cover(u + a, 2.6, 0.06, foot) * 0.8
+        speck = 10.0 * (smooth_noise(x / 3.0, y / 3.0, int(box[19])) - 0.5)
+        return r + speck + paint * (225 - r), g + speck + paint * (225 - g), bl + speck + paint * (220 - bl)
+    if kind == COURT:
+        paint = max(line_cover(edge - 2.0, 0.3, foot), line_cover(u, 0.3, foot) if edge > 2.0 else 0.0)
+        if edge < 2.0:
+            r, g, bl = 74.0, 112.0, 70.0
+        return r + paint * (230 - r), g + paint * (230 - g), bl + paint * (225 - bl)
+    if edge < 0.6:
+        return 206.0, 200.0, 188.0
+    wave = 14.0 * smooth_noise(x * 1.3, y * 1.3, 5)
+    return r + wave, g + wave, bl + wave
+
+
+@compiled
+def _open_ground(
+    surface: int, angle: float, colours: Float32, x: float, y: float, foot: float, seed: int
+) -> tuple[float, float, float]:
+    """Lawns, plazas, fields, woods and water, each with its grain."""
+    r, g, b = colours[surface, 0], colours[surface, 1], colours[surface, 2]
+    large = smooth_noise(x / 19.0, y / 19.0, seed) - 0.5
+    small = smooth_noise(x / 2.1, y / 2.1, seed + 1) - 0.5
+    near = max(0.0, 1.0 - foot * 2.5)
+    grain = (hash01(int(np.floor(x * 9)), int(np.floor(y * 9)), seed + 2) - 0.5) * near
+    ca, sa = np.cos(angle), np.sin(angle)
+    u, v = x * ca + y * sa, y * ca - x * sa
+    if surface == WATER:
+        wave = 12.0 * (smooth_noise(x / 5.0, y / 2.0, seed + 3) - 0.5) + 8.0 * large
+        return r + wave * 0.6, g + wave * 0.9, b + wave
+    if surface == FIELD:
+        parcel = hash01(int(np.floor(u / 95.0)), int(np.floor(v / 60.0)), seed + 4)
+        furrow = 9.0 * (dash_cover(v if parcel < 0.5 else u, 3.0, 0.5, foot) - 0.5)
+        tone = 44.0 * (parcel - 0.5)
+        return r + tone + furrow + 10 * small, g + 0.7 * tone + furrow + 10 * small, b + 0.3 * tone + furrow
+    if surface in (PLAZA, YARD):
+        size = 3.0 if surface == PLAZA else 6.0
+        joint = max(dash_cover(u, size, 0.06, foot), dash_cover(v, size, 0.06, foot))
+        slab = 9.0 * (hash01(int(np.floor(u / size)), int(np.floor(v / size)), seed + 5) - 0.5)
+        shade = slab + 12.0 * large + 6.0 * grain - 26.0 * joint
+        return r + shade, g + shade, b + shade
+    if surface == PARK:
+        trail = abs(smooth_noise(x / 85.0, y / 85.0, seed + 6) - 0.5)
+        if trail < 0.014:
+            speck = 12.0 * grain + 8.0 * small
+            return colours[PATH, 0] + speck, colours[PATH, 1] + speck, colours[PATH, 2] + speck
+    if surface == GARDEN:
+        bed = smooth_noise(u / 7.0, v / 7.0, seed + 7)
+        if bed > 0.62:
+            r, g, b = r * 0.8 + 14, g * 0.75, b * 0.8
+        elif bed < 0.3:
+            r, g, b = colours[PAVEMENT, 0] * 0.92, colours[PAVEMENT, 1] * 0.92, colours[PAVEMENT, 2] * 0.92
+    depth = 34.0 if surface == WOOD else 20.0
+    shade = depth * small + 26.0 * large + 22.0 * grain
+    if surface == LAWN:
+        shade += 5.0 * (dash_cover(u, 3.6, 0.5, foot) - 0.5)
+    return r + 0.9 * shade + 8.0 * large, g + shade, b + 0.6 * shade
+
+
+@compiled
+def ground_colour(
+    layers: Layers, boxes: Float32, palette: Float32, x: float, y: float, foot: float, foot_far: float, seed: int
+) -> tuple[float, float, float]:
+    """RGB (0 to 255) of the ground at map metres (x, y).
+
+    ``foot`` is the size in metres of the pixel that looks at it, ``foot_far`` its size along the line of sight
+    (both equal from above). Off the map the nearest border pixel answers.
+    """
+    mpp = layers.metres_per_pixel
+    rows, columns = layers.edge.shape
+    fx = min(max(x / mpp - 0.5, 0.0), columns - 1.001)
+    fy = min(max(y / mpp - 0.5, 0.0), rows - 1.001)
+    c, r = int(fx), int(fy)
+    u, v = fx - c, fy - r
+    cn, rn = c + int(u > 0.5), r + int(v > 0.5)
+    zone = int(layers.zone[rn // ZONE_STEP, cn // ZONE_STEP])
+    colours = palette[zone]
+    edge = int(layers.edge[rn, cn])
+    if edge >= 0:
+        w00, w01, w10, w11 = (1 - u) * (1 - v), u * (1 - v), (1 - u) * v, u * v
+        m = layers.margin
+        margin = (m[r, c] * w00 + m[r, c + 1] * w01 + m[r + 1, c] * w10 + m[r + 1, c + 1] * w11) * FIELD_UNIT_M
+        road = layers.road[edge]
+        pavement = road[ROAD_PAVEMENT]
+        if margin < pavement:
+            e, f, s = layers.edge, layers.lateral, layers.along
+            if e[r, c] == edge and e[r, c + 1] == edge and e[r + 1, c] == edge and e[r + 1, c + 1] == edge:
+                lateral = f[r, c] * w00 + f[r, c + 1] * w01 + f[r + 1, c] * w10 + f[r + 1, c + 1] * w11
+                along = s[r, c] * w00 + s[r, c + 1] * w01 + s[r + 1, c] * w10 + s[r + 1, c + 1] * w11
+            else:
+                lateral, along = float(f[rn, cn]), float(s[rn, cn])
+            return _street(
+                road, colours, margin, lateral * FIELD_UNIT_M, along * FIELD_UNIT_M, x, y, foot, foot_far, seed
+            )
+    box = int(layers.owner[rn, cn])
+    if box > 0 and boxes[box - 1, 9] >= LOT:
+        if boxes[box - 1, 9] <= POOL:
+            return _flat_box(boxes[box - 1], x, y, foot)
+    return _open_ground(
+        int(layers.surface[rn, cn]), layers.district[zone, 0], colours, x, y, max(foot, foot_far * 0.5), seed
+    )
+
+
+@compiled
+def _street(
+    road: Float32,
+    colours: Float32,
+    margin: float,
+    lateral: float,
+    along: float,
+    x: float,
+    y: float,
+    foot: float,
+    foot_far: float,
+    seed: int,
+) -> tuple[float, float, float]:
+    """Asphalt with its paint, kerb and sidewalk."""
+    near = max(0.0, 1.0 - foot * 3.0)
+    grain = (hash01(int(np.floor(x * 12)), int(np.floor(y * 12)), seed + 8) - 0.5) * near
+    patch = smooth_noise(x / 6.0, y / 6.0, seed + 9) - 0.5
+    # Outside the kerb.
+    joint = max(dash_cover(along, 1.6, 0.05, foot_far), dash_cover(margin + 50.0, 1.6, 0.05, foot)) * near
+    shade = 10.0 * patch + 8.0 * grain - 26.0 * joint
+    pr, pg, pb = colours[PAVEMENT, 0] + shade, colours[PAVEMENT, 1] + shade, colours[PAVEMENT, 2] + shade
+    kerb = line_cover(margin - 0.12, 0.24, foot)
+    pr, pg, pb = pr + kerb * (KERB[0] - pr), pg + kerb * (KERB[1] - pg), pb + kerb * (KERB[2] - pb)
+    on_road = min(max(0.5 - margin / foot, 0.0), 1.0)
+    if on_road <= 0.0:
+        return pr, pg, pb
+    white, yellow = _marking(road, lateral, along, foot, foot_far)
+    worn = 0.92 - 0.3 * smooth_noise(x / 1.7, y / 1.7, seed + 10)
+    white, yellow = white * worn, yellow * worn
+    wheel = 4.0 * line_cover(abs(abs(lateral) - 0.5 * road[ROAD_HALF]) - 0.8, 0.7, max(foot, 0.4))
+    shade = 13.0 * patch + 20.0 * grain - wheel
+    ar, ag, ab = colours[ASPHALT, 0] + shade, colours[ASPHALT, 1] + shade, colours[ASPHALT, 2] + shade
+    ar += white * (WHITE[0] - ar) + yellow * (AMBER[0] - ar)
+    ag += white * (WHITE[1] - ag) + yellow * (AMBER[1] - ag)
+    ab += white * (WHITE[2] - ab) + yellow * (AMBER[2] - ab)
+    return pr + on_road * (ar - pr), pg + on_road * (ag - pg), pb + on_road * (ab - pb)

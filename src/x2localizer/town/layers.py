@@ -1,0 +1,205 @@
+"""The rasters of a town: where the roads are, what the ground is, what stands on it and how high.
+
+Pixel (row, column) covers map metres [column, column + 1) * metres_per_pixel to the east and likewise to the
+south. Distances to roads are kept as smooth fields, not as painted pixels, so that kerbs and lane markings can be
+drawn sharp at any distance.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from x2localizer.town.compiled import compiled
+from x2localizer.town.districts import BANK, PARK, SURFACES, WATER
+from x2localizer.town.noise import smooth_noise
+from x2localizer.town.plan import Plan, Road
+from x2localizer.types import Floats
+
+FIELD_UNIT_M = 0.02
+"""One step of the int16 road fields."""
+FAR = 30000
+ZONE_STEP = 4
+"""The zone raster is this many times coarser than the others."""
+
+Int16 = npt.NDArray[np.int16]
+UInt16 = npt.NDArray[np.uint16]
+UInt8 = npt.NDArray[np.uint8]
+Float32 = npt.NDArray[np.float32]
+
+
+class Layers(NamedTuple):
+    """Everything the shading of the ground reads. A named tuple, because compiled code takes those whole."""
+
+    metres_per_pixel: float
+    edge: Int16  # (H, W) index of the nearest road, -1 where none is near
+    margin: Int16  # (H, W) distance to the nearest asphalt, negative on it, in FIELD_UNIT_M
+    lateral: Int16  # (H, W) signed distance from the centre line of that road, right of a->b positive
+    along: Int16  # (H, W) distance along that road from its first node
+    surface: UInt8  # (H, W) surface class
+    zone: UInt8  # (H / ZONE_STEP, W / ZONE_STEP) neighbourhood
+    owner: UInt16  # (H, W) 1 + index of the box that covers the pixel, 0 for none
+    height: UInt16  # (H, W) decimetres above ground of the highest thing
+    road: Float32  # (roads, 10) see ROAD_*
+    district: Float32  # (districts, 4): angle, paved width, marking, kind
+
+
+ROAD_HALF, ROAD_MARKING, ROAD_LENGTH, ROAD_CLEAR_A, ROAD_CLEAR_B, ROAD_PAVEMENT, ROAD_ARTERIAL, ROAD_BRIDGE = range(8)
+
+
+def road_table(roads: tuple[Road, ...], nodes: int) -> Float32:
+    """What the shading needs of each road; the clear length at each end is where a junction takes over."""
+    arms: list[list[Road]] = [[] for _ in range(nodes)]
+    for road in roads:
+        arms[road.a].append(road)
+        arms[road.b].append(road)
+    table = np.zeros((max(1, len(roads)), 8), np.float32)
+    for i, road in enumerate(roads):
+        clear = []
+        for node in (road.a, road.b):
+            others = [arm.half_width for arm in arms[node] if arm is not road]
+            clear.append(max(others) + 2.0 if len(others) >= 2 else 0.0)
+        table[i] = (
+            road.half_width, road.marking, road.length_m, clear[0], clear[1], road.pavement,
+            road.arterial, road.bridge,
+        )  # fmt: skip
+    return table
+
+
+def _segments(roads: tuple[Road, ...]) -> Float32:
+    """All straight pieces of all roads: x0, y0, x1, y1, along at the start, half width, road."""
+    rows = []
+    for i, road in enumerate(roads):
+        at = 0.0
+        for (x0, y0), (x1, y1) in zip(road.points[:-1], road.points[1:], strict=True):
+            rows.append((x0, y0, x1, y1, at, road.half_width, i))
+            at += float(np.hypot(x1 - x0, y1 - y0))
+    return np.array(rows, np.float32).reshape(-1, 7)
+
+
+@compiled
+def _stamp_roads(
+    segments: Float32, mpp: float, reach: float, edge: Int16, margin: Int16, lateral: Int16, along: Int16
+) -> None:
+    rows, columns = edge.shape
+    for k in range(segments.shape[0]):
+        x0, y0, x1, y1 = segments[k, 0], segments[k, 1], segments[k, 2], segments[k, 3]
+        start, half, road = segments[k, 4], segments[k, 5], segments[k, 6]
+        dx, dy = x1 - x0, y1 - y0
+        length = max(np.sqrt(dx * dx + dy * dy), 1e-3)
+        ux, uy = dx / length, dy / length
+        wide = half + reach
+        c0 = max(0, int((min(x0, x1) - wide) / mpp))
+        c1 = min(columns, int((max(x0, x1) + wide) / mpp) + 1)
+        r0 = max(0, int((min(y0, y1) - wide) / mpp))
+        r1 = min(rows, int((max(y0, y1) + wide) / mpp) + 1)
+        for r in range(r0, r1):
+            py = (r + 0.5) * mpp - y0
+            for c in range(c0, c1):
+                px = (c + 0.5) * mpp - x0
+                t = px * ux + py * uy
+                clamped = min(max(t, 0.0), length)
+                side = ux * py - uy * px
+                ex, ey = px - clamped * ux, py - clamped * uy
+                distance = np.sqrt(ex * ex + ey * ey)
+                value = (distance - half) / FIELD_UNIT_M
+                if distance - half < reach and value < margin[r, c]:
+                    margin[r, c] = np.int16(value)
+                    lateral[r, c] = np.int16((distance if side >= 0 else -distance) / FIELD_UNIT_M)
+                    along[r, c] = np.int16(min((start + clamped) / FIELD_UNIT_M, 32767.0))
+                    edge[r, c] = np.int16(road)
+
+
+@compiled
+def _zones(sites: Floats, bend: Floats, mpp: float, zone: UInt8) -> None:
+    rows, columns = zone.shape
+    for r in range(rows):
+        for c in range(columns):
+            x, y = (c + 0.5) * mpp, (r + 0.5) * mpp
+            px, py = x, y
+            for w in range(bend.shape[0]):
+                wave = np.sin(x * bend[w, 0] + y * bend[w, 1] + bend[w, 2])
+                px -= wave * bend[w, 3]
+                py -= wave * bend[w, 4]
+            best, nearest = 1e18, 0
+            for i in range(sites.shape[0]):
+                d = (sites[i, 0] - px) ** 2 + (sites[i, 1] - py) ** 2
+                if d < best:
+                    best, nearest = d, i
+            zone[r, c] = nearest
+
+
+@compiled
+def _ground(zone: UInt8, ground: UInt8, margin: Int16, mpp: float, seed: int, surface: UInt8) -> None:
+    """The surface where nothing is built, with ponds in the parks."""
+    rows, columns = surface.shape
+    for r in range(rows):
+        for c in range(columns):
+            kind = ground[zone[r // ZONE_STEP, c // ZONE_STEP]]
+            if kind == PARK and margin[r, c] * FIELD_UNIT_M > 9.0:
+                pond = smooth_noise(c * mpp / 75.0, r * mpp / 75.0, seed)
+                if pond > 0.80:
+                    kind = WATER
+                elif pond > 0.785:
+                    kind = BANK
+            surface[r, c] = kind
+
+
+@compiled
+def _stamp_river(line: Floats, half: float, mpp: float, seed: int, surface: UInt8) -> None:
+    rows, columns = surface.shape
+    wide = half + 9.0
+    for k in range(line.shape[0] - 1):
+        x0, y0 = line[k, 0], line[k, 1]
+        dx, dy = line[k + 1, 0] - x0, line[k + 1, 1] - y0
+        length2 = dx * dx + dy * dy
+        c0 = max(0, int((min(x0, x0 + dx) - wide) / mpp))
+        c1 = min(columns, int((max(x0, x0 + dx) + wide) / mpp) + 1)
+        r0 = max(0, int((min(y0, y0 + dy) - wide) / mpp))
+        r1 = min(rows, int((max(y0, y0 + dy) + wide) / mpp) + 1)
+        for r in range(r0, r1):
+            for c in range(c0, c1):
+                px, py = (c + 0.5) * mpp - x0, (r + 0.5) * mpp - y0
+                t = min(max((px * dx + py * dy) / length2, 0.0), 1.0)
+                distance = np.sqrt((px - t * dx) ** 2 + (py - t * dy) ** 2)
+                shore = half + 3.0 * (smooth_noise((c * mpp) / 11.0, (r * mpp) / 11.0, seed) - 0.5)
+                if distance < shore:
+                    surface[r, c] = WATER
+                elif distance < shore + 3.5 and surface[r, c] != WATER:
+                    surface[r, c] = BANK
+
+
+def empty_layers(plan: Plan, pixels_per_tile: int) -> Layers:
+    """Rasters with roads, zones, ground and water; nothing is built yet."""
+    side = plan.place.tiles * pixels_per_tile
+    mpp = plan.place.tile_m / pixels_per_tile
+    edge = np.full((side, side), -1, np.int16)
+    margin = np.full((side, side), FAR, np.int16)
+    lateral = np.zeros((side, side), np.int16)
+    along = np.zeros((side, side), np.int16)
+    _stamp_roads(_segments(plan.roads), mpp, 12.0, edge, margin, lateral, along)
+    coarse = -(-side // ZONE_STEP)
+    zone = np.zeros((coarse, coarse), np.uint8)
+    _zones(plan.sites, plan.bend, mpp * ZONE_STEP, zone)
+    surface = np.zeros((side, side), np.uint8)
+    ground = np.array([d.kind.ground for d in plan.districts], np.uint8)
+    _ground(zone, ground, margin, mpp, plan.seed, surface)
+    if plan.river is not None:
+        _stamp_river(plan.river, plan.river_half_m, mpp, plan.seed, surface)
+    kinds = {name: i for i, name in enumerate(sorted({d.kind.name for d in plan.districts}))}
+    district = np.array(
+        [(d.angle, d.pavement_width, d.marking, kinds[d.kind.name]) for d in plan.districts], np.float32
+    )
+    return Layers(
+        mpp, edge, margin, lateral, along, surface, zone,
+        np.zeros((side, side), np.uint16), np.zeros((side, side), np.uint16),
+        road_table(plan.roads, len(plan.nodes)), district,
+    )  # fmt: skip
+
+
+def palette(plan: Plan) -> Float32:
+    """Summer colours (districts, SURFACES, 3)."""
+    colours = np.array([d.colours for d in plan.districts], np.float32)
+    return colours.reshape(len(plan.districts), SURFACES, 3)

@@ -1,0 +1,391 @@
+"""What stands in a town: buildings, hedges, parking lots, trees and lamp posts, placed lot by lot along the roads.
+
+A box is an upright block with a rectangular footprint; a tree is a crown on a trunk. Both are rows of one table,
+because the street view and the aerial painter are compiled and want plain arrays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from x2localizer.town.compiled import compiled
+from x2localizer.town.districts import CONE, LAWN, PARK, POLE, POPLAR, RGB, ROUND, WATER, District
+from x2localizer.town.layers import FIELD_UNIT_M, ZONE_STEP, Float32, Layers, UInt8, UInt16
+from x2localizer.town.noise import stream
+from x2localizer.town.plan import Plan, Road
+from x2localizer.types import Floats
+
+# Columns of the box table: centre, unit vector of the long axis, half sizes along and across it, bottom, eaves and
+# ridge above ground (all metres), kind, colour of wall and roof, storey height, distance between windows, style, seed.
+CX, CY, UX, UY, HALF_A, HALF_B, Z0, Z1, Z2, KIND = range(10)
+WALL, ROOF, STOREY, BAY, STYLE, SEED = 10, 13, 16, 17, 18, 19
+BOX_COLUMNS = 20
+
+BUILDING, HEDGE, FENCE, CAR, CABIN, LOT, COURT, POOL = range(8)
+"""Kinds of box. From LOT on they are flat: painted on the ground, nothing to bump into."""
+
+# Columns of the tree table: place, crown radius, height of the crown's middle, half its height, trunk radius,
+# shape, leaf colour, seed.
+TX, TY, CROWN, TZ, CROWN_Z, TRUNK, SHAPE, LEAF, TREE_SEED = 0, 1, 2, 3, 4, 5, 6, 7, 10
+TREE_COLUMNS = 11
+
+OCCUPIED_STEP = 2
+"""The raster of taken ground is this many times coarser than the layers."""
+
+
+@dataclass(slots=True)
+class Stock:
+    """Boxes and trees as they are placed, with the ground they take."""
+
+    taken: UInt8
+    metres: float  # per pixel of ``taken``
+    boxes: list[tuple[float, ...]] = field(default_factory=list)
+    trees: list[tuple[float, ...]] = field(default_factory=list)
+
+    def room(self, x: float, y: float, ux: float, uy: float, a: float, b: float, mark: int = 1) -> bool:
+        """Take a rectangle of ground if all of it is free."""
+        return _take(self.taken, self.metres, x, y, ux, uy, a, b, mark)
+
+    def free(self, x: float, y: float) -> bool:
+        """Whether one spot is free."""
+        c, r = int(x / self.metres), int(y / self.metres)
+        inside = 0 <= r < self.taken.shape[0] and 0 <= c < self.taken.shape[1]
+        return inside and self.taken[r, c] == 0
+
+
+@compiled
+def _take(
+    taken: UInt8, metres: float, x: float, y: float, ux: float, uy: float, a: float, b: float, mark: int
+) -> bool:
+    """Check every pixel of a turned rectangle, then mark them all; False if one is taken or off the map."""
+    reach_x, reach_y = abs(ux) * a + abs(uy) * b, abs(uy) * a + abs(ux) * b
+    c0, c1 = int((x - reach_x) / metres), int((x + reach_x) / metres)
+    r0, r1 = int((y - reach_y) / metres), int((y + reach_y) / metres)
+    if c0 < 0 or r0 < 0 or c1 >= taken.shape[1] or r1 >= taken.shape[0]:
+        return False
+    for step in range(2):
+        for r in range(r0, r1 + 1):
+            for c in range(c0, c1 + 1):
+                px, py = (c + 0.5) * metres - x, (r + 0.5) * metres - y
+                if abs(px * ux + py * uy) <= a and abs(py * ux - px * uy) <= b:
+                    if step == 1:
+                        taken[r, c] = mark
+                    elif taken[r, c]:
+                        return False
+    return True
+
+
+@compiled
+def _roads_and_water(layers: Layers, taken: UInt8) -> None:
+    for r in range(taken.shape[0]):
+        for c in range(taken.shape[1]):
+            rr, cc = r * OCCUPIED_STEP, c * OCCUPIED_STEP
+            e = layers.edge[rr, cc]
+            near = e >= 0 and layers.margin[rr, cc] * FIELD_UNIT_M < layers.road[e, 5] + 0.4
+            taken[r, c] = 1 if near or layers.surface[rr, cc] == WATER else 0
+
+
+def place_lots(plan: Plan, layers: Layers) -> tuple[Float32, Float32]:
+    """All boxes (n, BOX_COLUMNS) and trees (m, TREE_COLUMNS) of a town, and their marks in the layers."""
+    half = (layers.surface.shape[0] + 1) // OCCUPIED_STEP
+    stock = Stock(np.zeros((half, half), np.uint8), layers.metres_per_pixel * OCCUPIED_STEP)
+    _roads_and_water(layers, stock.taken)
+    for i, road in enumerate(plan.roads):
+        for side in (-1.0, 1.0):
+            _line_street(stream(plan.seed, "lots", i, int(side > 0)), plan, layers, stock, road, side)
+    _fill_blocks(stream(plan.seed, "blocks"), plan, layers, stock)
+    for i, road in enumerate(plan.roads):
+        _street_trees(stream(plan.seed, "street trees", i), plan, layers, stock, road)
+    _scatter_trees(stream(plan.seed, "trees"), plan, layers, stock)
+    boxes = np.array(stock.boxes, np.float32).reshape(-1, BOX_COLUMNS)
+    trees = np.array(stock.trees, np.float32).reshape(-1, TREE_COLUMNS)
+    _mark_boxes(boxes, layers.metres_per_pixel, layers.owner, layers.height)
+    _mark_trees(trees, layers.metres_per_pixel, layers.height)
+    return boxes, trees
+
+
+def district_at(plan: Plan, layers: Layers, x: float, y: float) -> tuple[int, District] | None:
+    """The neighbourhood at a place in map metres, or None off the map."""
+    step = layers.metres_per_pixel * ZONE_STEP
+    c, r = int(x // step), int(y // step)
+    if not (0 <= r < layers.zone.shape[0] and 0 <= c < layers.zone.shape[1]):
+        return None
+    index = int(layers.zone[r, c])
+    return index, plan.districts[index]
+
+
+def along_road(points: Floats, at: Floats) -> tuple[Floats, Floats]:
+    """Points (k, 2) and unit tangents (k, 2) at distances along a polyline."""
+    steps = np.diff(points, axis=0)
+    lengths = np.hypot(*steps.T)
+    ends = np.concatenate([[0.0], np.cumsum(lengths)])
+    piece = np.clip(np.searchsorted(ends, at, side="right") - 1, 0, len(steps) - 1)
+    tangent = steps[piece] / lengths[piece, None]
+    return points[piece] + (at - ends[piece])[:, None] * tangent, tangent
+
+
+def _pick(rng: np.random.Generator, colours: tuple[RGB, ...], spread: float = 5.0) -> RGB:
+    base = colours[int(rng.integers(len(colours)))]
+    shift = rng.normal(0, spread, 3) * 0.5 + rng.normal(0, spread)
+    r, g, b = (float(min(max(value + s, 10.0), 250.0)) for value, s in zip(base, shift, strict=True))
+    return r, g, b
+
+
+def _line_street(
+    rng: np.random.Generator, plan: Plan, layers: Layers, stock: Stock, road: Road, side: float
+) -> None:
+    """Lots along one side of a road."""
+    length = road.length_m
+    at = float(rng.uniform(2, 8))
+    while at < length - 4.0:
+        (point,), (tangent,) = along_road(road.points, np.array([at]))
+        out = np.array([-tangent[1], tangent[0]]) * side
+        probe = point + out * (road.half_width + road.pavement + 12.0)
+        found = district_at(plan, layers, float(probe[0]), float(probe[1]))
+        if found is None:
+            at += 20.0
+            continue
+        _, district = found
+        front = float(rng.uniform(*district.kind.frontage))
+        gap = float(rng.uniform(*district.kind.gap))
+        if rng.uniform() < district.kind.built:
+            (point,), (tangent,) = along_road(road.points, np.array([min(at + front / 2, length)]))
+            out = np.array([-tangent[1], tangent[0]]) * side
+            _lot(rng, stock, district, road, point, tangent, out, front, gap)
+        at += front + gap
+
+
+def _lot(
+    rng: np.random.Generator,
+    stock: Stock,
+    district: District,
+    road: Road,
+    point: Floats,
+    tangent: Floats,
+    out: Floats,
+    front: float,
+    gap: float,
+) -> None:
+    """One lot: its building, and a hedge or a wall at the street."""
+    depth = float(rng.uniform(*district.kind.depth))
+    setback = district.setback + (float(rng.uniform(-1, 1)) if district.setback > 3 else 0.0)
+    away = road.half_width + road.pavement + max(setback, 0.5) + depth / 2
+    x, y = point + out * away
+    ux, uy = tangent
+    if not stock.room(x, y, ux, uy, front / 2 + 0.1, depth / 2 + 0.1):
+        front *= 0.6
+        if front < 5.5 or not stock.room(x, y, ux, uy, front / 2 + 0.1, depth / 2 + 0.1):
+            return
+    _building(rng, stock, district, float(x), float(y), float(ux), float(uy), front / 2, depth / 2)
+    if setback > 1.6 and rng.uniform() < district.kind.hedges:
+        hx, hy = point + out * (road.half_width + road.pavement + 0.7)
+        half = (front + min(gap, 5.0)) / 2 - 0.8
+        if stock.room(hx, hy, ux, uy, half, 0.3, 3):
+            green = rng.uniform() < 0.65
+            colour: RGB = (62, 92, 44) if green else district.walls[0]
+            height = float(rng.uniform(0.8, 1.7)) if green else float(rng.uniform(0.6, 1.1))
+            stock.boxes.append(
+                (hx, hy, ux, uy, half, 0.35 if green else 0.12, 0.0, height, height,
+                 HEDGE if green else FENCE, *colour, *colour, 3.0, 3.0, 0, rng.integers(1 << 20))
+            )  # fmt: skip
+
+
+def _building(
+    rng: np.random.Generator,
+    stock: Stock,
+    district: District,
+    x: float,
+    y: float,
+    ux: float,
+    uy: float,
+    a: float,
+    b: float,
+) -> None:
+    """A building as one box, a house with a wing, or a tower on a podium."""
+    kind = district.kind
+    storey = float(rng.uniform(2.8, 3.4)) if kind.name != "industrial" else 4.5
+    storeys = max(1, round(float(rng.integers(kind.storeys[0], kind.storeys[1] + 1)) * district.height_scale))
+    eaves = storeys * storey + float(rng.uniform(0.2, 0.8))
+    pitched = rng.uniform() < kind.pitched
+    wall, roof = _pick(rng, district.walls), _pick(rng, district.roofs if pitched else district.flats)
+    if b > a:  # the ridge runs along the long side
+        a, b, ux, uy = b, a, -uy, ux
+    ridge = eaves + b * float(rng.uniform(0.55, 0.85)) if pitched else eaves
+    bay, style = float(rng.uniform(2.4, 3.8)), int(rng.integers(0, 4))
+    if kind.name in ("downtown", "midrise") and rng.uniform() < 0.6:
+        style += 4  # shops on the ground floor
+    seed = int(rng.integers(1 << 20))
+    tail = (*wall, *roof, storey, bay, style, seed)
+    if kind.name == "downtown" and storeys > 7 and rng.uniform() < 0.5:
+        podium = 2 * storey
+        stock.boxes.append((x, y, ux, uy, a, b, 0.0, podium, podium, BUILDING, *tail))
+        stock.boxes.append((x, y, ux, uy, a * 0.72, b * 0.72, podium, eaves, eaves, BUILDING, *tail))
+        return
+    stock.boxes.append((x, y, ux, uy, a, b, 0.0, eaves, ridge, BUILDING, *tail))
+    if pitched and kind.name in ("suburb", "villas", "fields") and rng.uniform() < 0.4:
+        _wing(rng, stock, x, y, ux, uy, a, b, eaves, tail)
+
+
+def _wing(
+    rng: np.random.Generator,
+    stock: Stock,
+    x: float,
+    y: float,
+    ux: float,
+    uy: float,
+    a: float,
+    b: float,
+    eaves: float,
+    tail: tuple[float, ...],
+) -> None:
+    """A lower wing at right angles to a house, if the ground behind or before it is free."""
+    side, long, wide = (1.0 if rng.uniform() < 0.5 else -1.0), float(rng.uniform(3, 5)), b * 0.6
+    shift = (a - wide) * (1.0 if rng.uniform() < 0.5 else -1.0)
+    away = b + long / 2 + 0.3
+    wx, wy = x + ux * shift - uy * side * away, y + uy * shift + ux * side * away
+    if stock.room(wx, wy, ux, uy, wide, long / 2):
+        wx, wy = x + ux * shift - uy * side * (away - 1.0), y + uy * shift + ux * side * (away - 1.0)
+        half = long / 2 + 1.0
+        low = eaves * 0.8
+        axis = (-uy, ux, half, wide) if half > wide else (ux, uy, wide, half)
+        stock.boxes.append((wx, wy, *axis, 0.0, low, low + min(half, wide) * 0.7, BUILDING, *tail))
+
+
+def _fill_blocks(rng: np.random.Generator, plan: Plan, layers: Layers, stock: Stock) -> None:
+    """Parking lots, courts, back buildings and pools inside the blocks."""
+    size = plan.place.size_m
+    hectares = size * size / 1e4
+    tries = int(hectares * 5.0)
+    for x, y in rng.uniform(10, size - 10, (tries, 2)):
+        found = district_at(plan, layers, float(x), float(y))
+        if found is None or not stock.free(float(x), float(y)):
+            continue
+        district, draw = found[1], float(rng.uniform(0, 5.0))
+        angle = district.angle + (np.pi / 2 if rng.uniform() < 0.5 else 0.0)
+        ux, uy = float(np.cos(angle)), float(np.sin(angle))
+        if draw < district.kind.parking:
+            _flat(rng, stock, LOT, x, y, ux, uy, float(rng.integers(3, 7)) * 5.0, float(rng.choice((8.5, 17.0))))
+        elif draw < district.kind.parking + district.kind.infill:
+            if district.kind.name in ("suburb", "villas"):
+                if rng.uniform() < 0.4:
+                    _flat(rng, stock, POOL, x, y, ux, uy, 4.0, 2.0)
+                continue
+            a, b = float(rng.uniform(*district.kind.frontage)) / 2, float(rng.uniform(*district.kind.depth)) / 2
+            if stock.room(x, y, ux, uy, a + 3, b + 3):
+                _building(rng, stock, district, float(x), float(y), ux, uy, a, b)
+        elif district.kind.ground in (PARK, LAWN) and rng.uniform() < 0.03:
+            _flat(rng, stock, COURT, x, y, ux, uy, 16.0, 8.0)
+
+
+def _flat(
+    rng: np.random.Generator,
+    stock: Stock,
+    kind: int,
+    x: float,
+    y: float,
+    ux: float,
+    uy: float,
+    a: float,
+    b: float,
+) -> None:
+    """Something painted on the ground, largest size that fits."""
+    for scale in (1.0, 0.6):
+        if stock.room(x, y, ux, uy, a * scale + 0.5, b * scale + 0.5, 2):
+            colour = {LOT: (100.0, 99.0, 98.0), COURT: (172.0, 96.0, 70.0), POOL: (78.0, 172.0, 196.0)}[kind]
+            seed = int(rng.integers(1 << 20))
+            stock.boxes.append(
+                (x, y, ux, uy, a * scale, b * scale, 0.0, 0.0, 0.0, kind, *colour, *colour, 3.0, 2.6, 0, seed)
+            )
+            return
+
+
+def _tree(rng: np.random.Generator, stock: Stock, district: District, shape: int, x: float, y: float) -> None:
+    scale = district.tree_scale * float(rng.uniform(0.75, 1.25))
+    crown, high, half = {
+        ROUND: (2.9, 5.6, 2.7), CONE: (2.3, 5.2, 4.4), POPLAR: (1.4, 7.4, 5.6)
+    }[shape]  # fmt: skip
+    leaf = np.clip(np.array(district.leaf) + rng.normal(0, 6) + rng.normal(0, 4, 3), 10, 220)
+    stock.trees.append(
+        (x, y, crown * scale, high * scale, half * scale, 0.16 + 0.06 * scale, shape, *leaf,
+         int(rng.integers(1 << 20)))
+    )  # fmt: skip
+
+
+def _street_trees(rng: np.random.Generator, plan: Plan, layers: Layers, stock: Stock, road: Road) -> None:
+    """Trees at the outer edge of the sidewalks, and lamp posts along arterials."""
+    for side in (-1.0, 1.0):
+        middle = road.points[len(road.points) // 2]
+        found = district_at(plan, layers, float(middle[0]), float(middle[1]))
+        if found is None or road.bridge:
+            continue
+        spacing = found[1].tree_spacing
+        step = spacing if spacing is not None else 1e9
+        away = road.half_width + road.pavement + 0.35
+        at = np.arange(9.0, road.length_m - 9.0, step) + rng.uniform(0, 4)
+        for point, tangent in zip(*along_road(road.points, at[at < road.length_m - 8]), strict=True):
+            x, y = point + np.array([-tangent[1], tangent[0]]) * side * away
+            if rng.uniform() < 0.88 and _clear_of_roads(layers, x, y, 0.5):
+                _tree(rng, stock, found[1], found[1].species[0], float(x), float(y))
+        lamps = np.arange(12.0, road.length_m - 10.0, 28.0 if road.arterial else 42.0)
+        for point, tangent in zip(*along_road(road.points, lamps), strict=True):
+            x, y = point + np.array([-tangent[1], tangent[0]]) * side * (road.half_width + 0.5)
+            if side > 0 or road.arterial:
+                stock.trees.append((x, y, 0.25, 7.0, 0.12, 0.07, POLE, 120, 122, 126, int(rng.integers(1 << 20))))
+
+
+def _clear_of_roads(layers: Layers, x: float, y: float, least_m: float) -> bool:
+    r, c = int(y / layers.metres_per_pixel), int(x / layers.metres_per_pixel)
+    inside = 0 <= r < layers.margin.shape[0] and 0 <= c < layers.margin.shape[1]
+    return inside and layers.margin[r, c] * FIELD_UNIT_M > least_m and layers.surface[r, c] != WATER
+
+
+def _scatter_trees(rng: np.random.Generator, plan: Plan, layers: Layers, stock: Stock) -> None:
+    """Trees in gardens, parks and woods, thinned to each neighbourhood's density, in loose groups."""
+    size = plan.place.size_m
+    densest = max(d.kind.trees for d in plan.districts)
+    spots = rng.uniform(2, size - 2, (int(size * size / 1e4 * densest), 2))
+    keep = rng.uniform(0, densest, len(spots))
+    step = layers.metres_per_pixel * ZONE_STEP
+    zones = layers.zone[(spots[:, 1] / step).astype(int), (spots[:, 0] / step).astype(int)]
+    density = np.array([d.kind.trees for d in plan.districts])[zones]
+    for (x, y), zone in zip(spots[keep < density], zones[keep < density], strict=True):
+        if stock.free(float(x), float(y)):
+            district = plan.districts[int(zone)]
+            shape = district.species[1] if rng.uniform() < 0.8 else int(rng.integers(0, 3))
+            _tree(rng, stock, district, shape, float(x), float(y))
+
+
+@compiled
+def _mark_boxes(boxes: Float32, mpp: float, owner: UInt16, height: UInt16) -> None:
+    rows, columns = owner.shape
+    for i in range(boxes.shape[0]):
+        x, y, ux, uy, a, b = boxes[i, 0], boxes[i, 1], boxes[i, 2], boxes[i, 3], boxes[i, 4], boxes[i, 5]
+        z1, z2, kind = boxes[i, 7], boxes[i, 8], boxes[i, 9]
+        reach_x, reach_y = abs(ux) * a + abs(uy) * b, abs(uy) * a + abs(ux) * b
+        for r in range(max(0, int((y - reach_y) / mpp)), min(rows, int((y + reach_y) / mpp) + 1)):
+            for c in range(max(0, int((x - reach_x) / mpp)), min(columns, int((x + reach_x) / mpp) + 1)):
+                px, py = (c + 0.5) * mpp - x, (r + 0.5) * mpp - y
+                v = abs(py * ux - px * uy)
+                if abs(px * ux + py * uy) <= a and v <= b:
+                    top = int(10.0 * (z2 - (z2 - z1) * v / b))
+                    if top >= height[r, c]:
+                        owner[r, c] = i + 1
+                        if kind < LOT:
+                            height[r, c] = top
+
+
+@compiled
+def _mark_trees(trees: Float32, mpp: float, height: UInt16) -> None:
+    rows, columns = height.shape
+    for i in range(trees.shape[0]):
+        x, y, crown, z, half = trees[i, 0], trees[i, 1], trees[i, 2], trees[i, 3], trees[i, 4]
+        if trees[i, 6] == POLE:
+            continue
+        for r in range(max(0, int((y - crown) / mpp)), min(rows, int((y + crown) / mpp) + 1)):
+            for c in range(max(0, int((x - crown) / mpp)), min(columns, int((x + crown) / mpp) + 1)):
+                d2 = (((c + 0.5) * mpp - x) ** 2 + ((r + 0.5) * mpp - y) ** 2) / (crown * crown)
+                if d2 < 1.0:
+                    top = int(10.0 * (z + half * np.sqrt(1.0 - d2)))
+                    height[r, c] = max(height[r, c], top)

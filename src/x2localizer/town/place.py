@@ -1,0 +1,78 @@
+"""Where a town stands: its square of Web-Mercator tiles, and the step between map metres and degrees.
+
+Map metres run as pixels do: x to the east, y to the south, from the town's north-west corner. One tile is
+``tile_m`` metres at the latitude of the town's middle; over two kilometres the scale of Web Mercator changes by
+0.03%, which the town ignores, so its imagery is an exact crop of the tile grid.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from x2localizer import geo
+from x2localizer.town.noise import stream
+from x2localizer.types import Floats, Position, Region
+
+ZOOM = 19
+"""Zoom of the tiles, as in GAMa: about 58 m at 40 degrees north."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The town's square of ``tiles`` x ``tiles`` tiles; (x, y) is the tile at its north-west."""
+
+    x: int
+    y: int
+    tiles: int
+
+    @property
+    def tile_m(self) -> float:
+        """Side of a tile in map metres."""
+        middle, _ = geo.from_tile_coordinates(float(self.x), self.y + self.tiles / 2, ZOOM)
+        return geo.tile_size_m(float(middle), ZOOM)
+
+    @property
+    def size_m(self) -> float:
+        """Side of the town in map metres."""
+        return self.tiles * self.tile_m
+
+    def to_degrees(self, x_m: Floats, y_m: Floats) -> tuple[Floats, Floats]:
+        """Latitude and longitude of map metres."""
+        return geo.from_tile_coordinates(self.x + x_m / self.tile_m, self.y + y_m / self.tile_m, ZOOM)
+
+    def to_metres(self, lat_deg: Floats, lon_deg: Floats) -> tuple[Floats, Floats]:
+        """Map metres of positions."""
+        x, y = geo.tile_coordinates(lat_deg, lon_deg, ZOOM)
+        return (x - self.x) * self.tile_m, (y - self.y) * self.tile_m
+
+    def corner_m(self, region: Region) -> tuple[float, float]:
+        """Map metres of a region's north-west corner."""
+        return (region.x - self.x) * self.tile_m, (region.y - self.y) * self.tile_m
+
+
+def place_for(seed: int, tiles: int) -> Place:
+    """An empty stretch of the North Atlantic for each seed, between 40.2 and 41.2 degrees north."""
+    rng = stream(seed, "place")
+    at = Position(float(rng.uniform(40.2, 41.2)), float(rng.uniform(-45.0, -35.0)))
+    tile = geo.tile_at(at, ZOOM)
+    return Place(tile.x, tile.y, tiles)
+
+
+def core_regions(place: Place, n: int = 7, margin: int = 1) -> list[Region]:
+    """The regions of n x n tiles that fill the town without overlap, ``margin`` tiles inside its border."""
+    count = (place.tiles - 2 * margin) // n
+    return [
+        Region(ZOOM, place.x + margin + column * n, place.y + margin + row * n, n)
+        for row in range(count)
+        for column in range(count)
+    ]
+
+
+def nearest_on(points: Floats, x: float, y: float) -> float:
+    """Distance in metres from (x, y) to a polyline of shape (k, 2)."""
+    start, step = points[:-1], np.diff(points, axis=0)
+    length2 = np.maximum((step**2).sum(1), 1e-9)
+    share = np.clip((((x, y) - start) * step).sum(1) / length2, 0.0, 1.0)
+    return float(np.min(np.hypot(*(start + share[:, None] * step - (x, y)).T)))

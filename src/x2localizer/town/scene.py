@@ -1,0 +1,152 @@
+"""What the street view is rendered from: the camera, the things around it in a grid, and the light."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from x2localizer.town.compiled import compiled
+from x2localizer.town.layers import Float32
+from x2localizer.types import Floats
+
+CELL_M = 16.0
+"""Side of a cell of the grid that rays walk."""
+CAMERA_HEIGHT_M = 1.5
+Int32 = npt.NDArray[np.int32]
+
+
+class Camera(NamedTuple):
+    """A pinhole at map metres (x, y), z above ground, looking level toward ``heading`` (radians from north)."""
+
+    x: float
+    y: float
+    z: float
+    heading: float
+    focal: float  # pixels
+    horizon: float  # row of the horizon
+    height: int
+    width: int
+
+
+def camera_at(
+    x: float, y: float, heading: float, height: int, width: int, fov_deg: float = 65.0, pitch: float = 0.0
+) -> Camera:
+    """A camera 1.5 m up; ``pitch`` in radians, up is positive."""
+    focal = 0.5 * width / float(np.tan(np.radians(fov_deg) / 2))
+    return Camera(x, y, CAMERA_HEIGHT_M, heading, focal, 0.55 * height + pitch * focal, height, width)
+
+
+def project(camera: Camera, points: Floats) -> Floats:
+    """Image coordinates (k, 3): column, row, depth in metres, of points (k, 3) in map metres and height.
+
+    Points behind the camera have a depth of zero or less, and their column and row mean nothing.
+    """
+    dx, dy = points[:, 0] - camera.x, points[:, 1] - camera.y
+    sine, cosine = np.sin(camera.heading), np.cos(camera.heading)
+    depth = dx * sine - dy * cosine
+    safe = np.where(np.abs(depth) < 1e-9, 1e-9, depth)
+    column = camera.width / 2 + camera.focal * (dx * cosine + dy * sine) / safe
+    row = camera.horizon - camera.focal * (points[:, 2] - camera.z) / safe
+    return np.stack([column, row, depth], axis=1)
+
+
+class Scene(NamedTuple):
+    """Boxes and trees in a grid. Boxes from ``movers`` on move, and every ray tries them."""
+
+    boxes: Float32
+    trees: Float32
+    movers: int
+    start: Int32  # (cells + 1,) where each cell's items begin
+    items: Int32  # box index, or -1 - tree index
+    rows: int
+    columns: int
+    x0: float
+    y0: float
+    seen: Int32  # scratch: the last ray that tried each box and tree
+
+
+class Look(NamedTuple):
+    """Light, weather and camera response. Colours are (3,) arrays; light of 1 shows a colour as it is."""
+
+    sun_x: float  # unit vector to the sun, x east, y south, z up
+    sun_y: float
+    sun_z: float
+    sun_flat: float  # strength of the sun on walls
+    sun: Float32
+    ambient: Float32
+    sky_top: Float32
+    sky_low: Float32
+    haze: Float32
+    haze_per_m: float
+    cloud: float
+    cloud_rgb: Float32
+    sun_glow: float
+    night: float
+    lamp: Float32
+    wet: float
+    bare: float
+    gain: Float32
+    vignette: float
+    noise: float
+    seed: int
+    ground_seed: int
+    shadow: Float32  # patch of heights below which a place lies in shadow
+    lamps: Float32  # patch of lamp light
+    patch_x: float
+    patch_y: float
+    patch_m: float
+
+
+@compiled
+def _fill_grid(
+    boxes: Float32, trees: Float32, x0: float, y0: float, rows: int, columns: int, start: Int32, items: Int32,
+    write: bool,
+) -> int:  # fmt: skip
+    """Count (then write) which cells each box and tree touches."""
+    total = 0
+    for i in range(boxes.shape[0] + trees.shape[0]):
+        if i < boxes.shape[0]:
+            ax = abs(boxes[i, 2]) * boxes[i, 4] + abs(boxes[i, 3]) * boxes[i, 5]
+            ay = abs(boxes[i, 3]) * boxes[i, 4] + abs(boxes[i, 2]) * boxes[i, 5]
+            x, y, code = boxes[i, 0], boxes[i, 1], i
+        else:
+            k = i - boxes.shape[0]
+            x, y, ax, code = trees[k, 0], trees[k, 1], trees[k, 2], -1 - k
+            ay = ax
+        c0, c1 = max(0, int((x - ax - x0) / CELL_M)), min(columns - 1, int((x + ax - x0) / CELL_M))
+        r0, r1 = max(0, int((y - ay - y0) / CELL_M)), min(rows - 1, int((y + ay - y0) / CELL_M))
+        for r in range(r0, r1 + 1):
+            for c in range(c0, c1 + 1):
+                cell = r * columns + c
+                if write:
+                    items[start[cell]] = code
+                start[cell] += 1
+                total += 1
+    return total
+
+
+def build_scene(boxes: Float32, trees: Float32, bounds: tuple[float, float, float, float], movers: int) -> Scene:
+    """The grid over map metres (x0, y0, x1, y1), with room for ``movers`` boxes that are set frame by frame."""
+    x0, y0, x1, y1 = bounds
+
+    def near(table: Float32) -> Float32:
+        inside = (table[:, 0] > x0) & (table[:, 0] < x1) & (table[:, 1] > y0) & (table[:, 1] < y1)
+        return table[inside]
+
+    still, crowns = near(boxes), near(trees)
+    rows, columns = int((y1 - y0) / CELL_M) + 1, int((x1 - x0) / CELL_M) + 1
+    counts = np.zeros(rows * columns + 1, np.int32)
+    total = _fill_grid(still, crowns, x0, y0, rows, columns, counts, np.zeros(0, np.int32), False)
+    start = np.zeros(rows * columns + 1, np.int32)
+    start[1:] = np.cumsum(counts[:-1])
+    items = np.zeros(total, np.int32)
+    _fill_grid(still, crowns, x0, y0, rows, columns, start[:-1].copy(), items, True)
+    room = np.zeros((movers, boxes.shape[1]), np.float32)
+    room[:, 2] = 1.0
+    everything = np.concatenate([still, room]).astype(np.float32)
+    return Scene(
+        everything, crowns, len(still), start, items, rows, columns, x0, y0,
+        np.full(len(everything) + len(crowns), -1, np.int32),
+    )  # fmt: skip

@@ -1,0 +1,116 @@
+"""A town: its plan, its rasters, what stands in it, and its picture from above."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from x2localizer import geo
+from x2localizer.config import TownSettings
+from x2localizer.town.aerial import mean_tint, paint_aerial, sun_on_map
+from x2localizer.town.districts import POLE
+from x2localizer.town.layers import Float32, Layers, empty_layers, palette
+from x2localizer.town.lots import SHAPE, TREE_COLUMNS, place_lots
+from x2localizer.town.noise import stream
+from x2localizer.town.place import ZOOM, Place, place_for
+from x2localizer.town.plan import Plan, draw_plan
+from x2localizer.town.seasons import LEAFLESS, Season, season_palette, season_trees
+from x2localizer.town.traffic import parked_cars
+from x2localizer.types import Floats, Image, Region
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Town:
+    """Everything that does not change from drive to drive."""
+
+    seed: int
+    settings: TownSettings
+    place: Place
+    plan: Plan
+    layers: Layers
+    boxes: Float32
+    trees: Float32
+    colours: Float32  # of the ground, in summer
+    season: Season  # of the imagery
+
+    @property
+    def metres_per_pixel(self) -> float:
+        """Ground size of a pixel of the imagery."""
+        return self.layers.metres_per_pixel
+
+
+def build_town(seed: int, settings: TownSettings | None = None) -> Town:
+    """The town of a seed; the same on every run."""
+    settings = settings or TownSettings()
+    place = place_for(seed, settings.tiles)
+    plan = draw_plan(seed, place)
+    layers = empty_layers(plan, settings.pixels_per_tile)
+    boxes, trees = place_lots(plan, layers)
+    seasons: tuple[Season, ...] = ("spring", "summer", "summer", "autumn", "winter")
+    season = seasons[int(stream(seed, "season").integers(len(seasons)))]
+    return Town(seed, settings, place, plan, layers, boxes, trees, palette(plan), season)
+
+
+def paint_town(town: Town) -> Image:
+    """The aerial picture of the whole town, north up; its pixels divide the tiles of zoom 19 evenly."""
+    rng = stream(town.seed, "imagery")
+    sun = sun_on_map(float(rng.uniform(110, 250)), float(rng.uniform(40, 62)))
+    size = town.place.size_m
+    cars = parked_cars(rng, town.plan, town.boxes, (0.0, 0.0, size, size), float(rng.uniform(0.15, 0.4)))
+    canvas = paint_aerial(
+        town.layers, town.boxes, season_trees(town.trees, town.season), cars,
+        season_palette(town.colours, town.season), sun, LEAFLESS[town.season], town.seed,
+    )  # fmt: skip
+    warm = rng.normal(0, 0.03)
+    bright = float(np.exp(rng.normal(0, 0.06)))
+    return mean_tint(canvas, np.array([1 + warm, 1.0, 1 - warm], np.float32) * bright)
+
+
+def crop_region(town: Town, aerial: Image, region: Region, tile_px: int) -> Image:
+    """The picture of a region with ``tile_px`` pixels per tile, cut from the town's picture."""
+    per_tile = town.settings.pixels_per_tile
+    left, top = (region.x - town.place.x) * per_tile, (region.y - town.place.y) * per_tile
+    side = region.n * per_tile
+    if left < 0 or top < 0 or left + side > aerial.shape[1] or top + side > aerial.shape[0]:
+        raise ValueError(f"region {region} reaches beyond town {town.seed}")
+    return shrink(aerial[top : top + side, left : left + side], per_tile // tile_px)
+
+
+def crop_square(town: Town, aerial: Image, x_m: float, y_m: float, tile_px: int) -> Image:
+    """The tile centred on map metres (x, y), to the nearest pixel of the town's picture."""
+    per_tile = town.settings.pixels_per_tile
+    left = round(x_m / town.metres_per_pixel - per_tile / 2)
+    top = round(y_m / town.metres_per_pixel - per_tile / 2)
+    if left < 0 or top < 0 or left + per_tile > aerial.shape[1] or top + per_tile > aerial.shape[0]:
+        raise ValueError(f"the tile around ({x_m:.0f}, {y_m:.0f}) m reaches beyond town {town.seed}")
+    return shrink(aerial[top : top + per_tile, left : left + per_tile], per_tile // tile_px)
+
+
+def shrink(image: Image, factor: int) -> Image:
+    """Average ``factor`` x ``factor`` pixels into one."""
+    if factor == 1:
+        return image
+    rows, columns = image.shape[0] // factor, image.shape[1] // factor
+    total = np.zeros((rows, columns, 3), np.uint16)
+    for i in range(factor):
+        for j in range(factor):
+            total += image[i : rows * factor : factor, j : columns * factor : factor]
+    return ((total + factor * factor // 2) // (factor * factor)).astype(np.uint8)
+
+
+def georeference(town: Town) -> tuple[float, float, float]:
+    """West and north edge and pixel size of the town's picture in Web-Mercator metres."""
+    west, _, _, north = geo.mercator_bounds(float(town.place.x), float(town.place.y), ZOOM)
+    side = 2 * geo.WEB_MERCATOR_HALF_M / (1 << ZOOM)
+    return west, north, side / town.settings.pixels_per_tile
+
+
+def tree_count(town: Town) -> int:
+    """How many trees stand in a town, lamp posts apart."""
+    return int((town.trees.reshape(-1, TREE_COLUMNS)[:, SHAPE] != POLE).sum())
+
+
+def road_metres(town: Town) -> Floats:
+    """Length of each road in metres."""
+    return np.array([road.length_m for road in town.plan.roads])

@@ -1,0 +1,140 @@
+"""Conditions of a drive: weather, time of day, season and camera, and the light they make."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from x2localizer.town.aerial import cast_shadow, sun_on_map
+from x2localizer.town.compiled import compiled
+from x2localizer.town.districts import POLE
+from x2localizer.town.layers import Float32, Layers, UInt16
+from x2localizer.town.scene import Look
+from x2localizer.town.seasons import LEAFLESS, Season
+
+Weather = Literal["clear", "cloudy", "overcast", "rain", "fog"]
+Daytime = Literal["morning", "noon", "evening", "night"]
+WEATHERS: tuple[Weather, ...] = ("clear", "cloudy", "overcast", "rain", "fog")
+DAYTIMES: tuple[Daytime, ...] = ("morning", "noon", "evening", "night")
+
+PATCH_STEP = 2
+"""Shadows and lamp light are kept at every second pixel of the layers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What differs from drive to drive although the town is the same."""
+
+    season: Season
+    weather: Weather
+    daytime: Daytime
+    sun_azimuth_deg: float
+    sun_height_deg: float
+    exposure: float  # 1 is right
+    warmth: float  # white balance: above 0 warmer
+    noise: float  # of the sensor, in grey levels
+    vignette: float
+    traffic: float  # 0 empty to 1 busy
+    seed: int
+
+
+def draw_conditions(rng: np.random.Generator, not_season: Season | None = None, night: bool = False) -> Conditions:
+    """Random conditions; ``not_season`` is the season of the aerial imagery, which a drive never shares."""
+    seasons: list[Season] = [s for s in ("spring", "summer", "autumn", "winter") if s != not_season]
+    season: Season = seasons[int(rng.integers(len(seasons)))]
+    if season == "winter" and rng.uniform() < 0.3:
+        season = "snow"
+    weather = WEATHERS[int(rng.choice(5, p=(0.36, 0.28, 0.2, 0.1, 0.06)))]
+    daytime: Daytime = "night" if night else DAYTIMES[int(rng.choice(3, p=(0.3, 0.4, 0.3)))]
+    azimuth, height = {
+        "morning": (rng.uniform(80, 130), rng.uniform(14, 30)),
+        "noon": (rng.uniform(150, 215), rng.uniform(34, 62)),
+        "evening": (rng.uniform(230, 285), rng.uniform(8, 26)),
+        "night": (rng.uniform(0, 360), 30.0),
+    }[daytime]
+    return Conditions(
+        season, weather, daytime, float(azimuth), float(height),
+        exposure=float(np.exp(rng.normal(0, 0.13))),
+        warmth=float(rng.normal(0, 0.035)),
+        noise=float(rng.uniform(1.0, 4.0)) * (2.2 if night else 1.0),
+        vignette=float(rng.uniform(0.1, 0.6)),
+        traffic=float(rng.uniform(0, 1)),
+        seed=int(rng.integers(1 << 30)),
+    )  # fmt: skip
+
+
+@compiled
+def _lamp_light(trees: Float32, x0: float, y0: float, step: float, out: Float32) -> None:
+    """Pools of light under lamp posts."""
+    reach = 15.0
+    for i in range(trees.shape[0]):
+        if trees[i, 6] != POLE:
+            continue
+        x, y = trees[i, 0] - x0, trees[i, 1] - y0
+        for r in range(max(0, int((y - reach) / step)), min(out.shape[0], int((y + reach) / step) + 1)):
+            for c in range(max(0, int((x - reach) / step)), min(out.shape[1], int((x + reach) / step) + 1)):
+                d2 = ((c + 0.5) * step - x) ** 2 + ((r + 0.5) * step - y) ** 2
+                if d2 < reach * reach:
+                    out[r, c] += 0.9 * (1.0 - d2 / (reach * reach)) ** 2
+
+
+def _rgb(r: float, g: float, b: float) -> Float32:
+    return np.array([r, g, b], np.float32)
+
+
+def make_look(
+    conditions: Conditions, layers: Layers, trees: Float32, bounds: tuple[float, float, float, float], seed: int
+) -> Look:
+    """The light of some conditions over map metres (x0, y0, x1, y1)."""
+    sun_x, sun_y, slope = sun_on_map(conditions.sun_azimuth_deg, conditions.sun_height_deg)
+    height = np.radians(conditions.sun_height_deg)
+    night = conditions.daytime == "night"
+    direct = {"clear": 1.0, "cloudy": 0.8, "overcast": 0.08, "rain": 0.0, "fog": 0.1}[conditions.weather]
+    direct = 0.04 if night else direct
+    low_sun = float(np.clip(1.0 - conditions.sun_height_deg / 35.0, 0.0, 1.0)) if not night else 0.0
+    sun_rgb = _rgb(0.66, 0.64 - 0.10 * low_sun, 0.58 - 0.24 * low_sun) * direct
+    ambient = _rgb(0.52, 0.55, 0.60) + _rgb(0.36, 0.35, 0.33) * (1.0 - direct)
+    grey = {"clear": 0.0, "cloudy": 0.15, "overcast": 0.85, "rain": 1.0, "fog": 1.0}[conditions.weather]
+    top = _rgb(70, 120, 196) * (1 - grey) + _rgb(152, 160, 170) * grey
+    low = _rgb(190 + 40 * low_sun, 208 - 6 * low_sun, 226 - 50 * low_sun) * (1 - grey) + _rgb(196, 200, 204) * grey
+    cloud = {"clear": 0.28, "cloudy": 0.62, "overcast": 0.5, "rain": 0.45, "fog": 0.0}[conditions.weather]
+    cloud_rgb = _rgb(236, 238, 242) * (1 - 0.35 * grey)
+    lamp = _rgb(0.0, 0.0, 0.0)
+    if night:
+        ambient, top, low = _rgb(0.10, 0.11, 0.15), _rgb(10, 13, 26), _rgb(34, 36, 50)
+        cloud_rgb, lamp = _rgb(30, 31, 40), _rgb(1.0, 0.84, 0.58)
+    haze_km = {"clear": 0.9, "cloudy": 1.3, "overcast": 2.0, "rain": 4.0, "fog": 11.0}[conditions.weather]
+    shadow, lamps, corner = _patch(layers, trees, bounds, (sun_x, sun_y, slope), direct > 0.2, night)
+    gain = conditions.exposure * _rgb(1 + conditions.warmth, 1.0, 1 - conditions.warmth)
+    return Look(
+        float(sun_x * np.cos(height)), float(sun_y * np.cos(height)), float(np.sin(height)), 1.0,
+        sun_rgb.astype(np.float32), ambient.astype(np.float32), top, low.astype(np.float32),
+        low.astype(np.float32), haze_km / 1000.0, cloud, cloud_rgb.astype(np.float32),
+        (1.0 - grey) * (0.0 if night else 1.0), float(night), lamp, 1.0 if conditions.weather == "rain" else 0.0,
+        LEAFLESS[conditions.season], gain.astype(np.float32), conditions.vignette, conditions.noise,
+        conditions.seed % 100003, seed, shadow, lamps, corner[0], corner[1],
+        layers.metres_per_pixel * PATCH_STEP,
+    )  # fmt: skip
+
+
+def _patch(
+    layers: Layers,
+    trees: Float32,
+    bounds: tuple[float, float, float, float],
+    sun: tuple[float, float, float],
+    shadows: bool,
+    night: bool,
+) -> tuple[Float32, Float32, tuple[float, float]]:
+    """Shadows and lamp light over a part of the town, and the map metres of the part's corner."""
+    mpp, side = layers.metres_per_pixel, layers.height.shape[0]
+    c0, r0 = (max(0, int(v / mpp)) for v in bounds[:2])
+    c1, r1 = (min(side, int(v / mpp) + 1) for v in bounds[2:])
+    heights: UInt16 = np.ascontiguousarray(layers.height[r0:r1:PATCH_STEP, c0:c1:PATCH_STEP])
+    shadow, lamps = np.zeros(heights.shape, np.float32), np.zeros(heights.shape, np.float32)
+    if shadows:
+        cast_shadow(heights, mpp * PATCH_STEP, sun[0], sun[1], sun[2], shadow)
+    if night:
+        _lamp_light(trees, c0 * mpp, r0 * mpp, mpp * PATCH_STEP, lamps)
+    return shadow, lamps, (c0 * mpp, r0 * mpp)

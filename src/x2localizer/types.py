@@ -1,0 +1,109 @@
+"""The values that travel between rooms.
+
+Frozen, small, and with their units in the name. Time is seconds, positions are WGS84 degrees, distances are
+metres, images are RGB ``uint8`` arrays of shape (height, width, 3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Image = npt.NDArray[np.uint8]
+"""RGB pixels, shape (height, width, 3)."""
+
+Mask = npt.NDArray[np.bool_]
+"""Per-pixel truth, shape (height, width)."""
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A place on the WGS84 globe."""
+
+    lat_deg: float
+    lon_deg: float
+
+
+@dataclass(frozen=True, slots=True)
+class TimedPosition:
+    """Where something was at a time; ``time_s`` counts from the start of its track."""
+
+    time_s: float
+    lat_deg: float
+    lon_deg: float
+
+    @property
+    def position(self) -> Position:
+        """The place without the time."""
+        return Position(self.lat_deg, self.lon_deg)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Frame:
+    """One picture of a video with its true time.
+
+    ``time_s`` is the presentation time in seconds from the first frame of the source, ``index`` counts the
+    frames handed out, from 0.
+    """
+
+    index: int
+    time_s: float
+    image: Image
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TileId:
+    """A Web-Mercator tile: zoom, column from the antimeridian eastward, row from the north."""
+
+    z: int
+    x: int
+    y: int
+
+    def __str__(self) -> str:
+        return f"{self.z}/{self.x}/{self.y}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tile:
+    """A square of aerial imagery, north up.
+
+    ``valid`` is False where the imagery has no data; those pixels are black and mean nothing.
+    ``centre`` is the place at the middle of the picture, ``size_m`` the length of a side on the ground.
+    """
+
+    image: Image
+    valid: Mask
+    centre: Position
+    size_m: float
+    id: TileId | None = None
+
+    @property
+    def coverage(self) -> float:
+        """The share of the tile that holds data, 0 to 1."""
+        return float(self.valid.mean())
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Region:
+    """``n`` x ``n`` Web-Mercator tiles; (x, y) is the north-west tile. A region may cross the antimeridian."""
+
+    z: int
+    x: int
+    y: int
+    n: int = 7
+
+    def tiles(self) -> tuple[TileId, ...]:
+        """The tiles row by row from the north-west; columns wrap at the antimeridian."""
+        world = 1 << self.z
+        return tuple(
+            TileId(self.z, (self.x + column) % world, self.y + row)
+            for row in range(self.n)
+            for column in range(self.n)
+        )
+
+    def __str__(self) -> str:
+        return f"{self.z}/{self.x}/{self.y}x{self.n}"

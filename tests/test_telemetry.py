@@ -1,0 +1,298 @@
+"""GPS inside videos. The payloads and the MP4 files around them are made here, byte by byte."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from x2localizer.errors import TrackError
+from x2localizer.sources.gpmf import gps_block
+from x2localizer.sources.points import Dropped
+from x2localizer.sources.tracks import read_track
+
+NOON = datetime(2024, 5, 1, 12, 0, 0, tzinfo=UTC)
+Place = tuple[float, float]
+
+
+def item(key: str, kind: str, size: int, values: bytes) -> bytes:
+    padding = b"\0" * (-len(values) % 4)
+    head = key.encode() + struct.pack(">BBH", ord(kind), size, len(values) // size)
+    return head + values + padding
+
+
+def nest(key: str, *inside: bytes) -> bytes:
+    return item(key, "\0", 1, b"".join(inside))
+
+
+def gps5(places: Sequence[Place], utc: datetime | None = NOON, fix: int = 3, dop: float = 2.0) -> bytes:
+    stamp = b"" if utc is None else utc.strftime("%y%m%d%H%M%S.%f")[:16].encode()
+    rows = b"".join(struct.pack(">5i", round(a * 1e7), round(b * 1e7), 500, 0, 0) for a, b in places)
+    return nest(
+        "STRM",
+        item("GPSF", "L", 4, struct.pack(">I", fix)),
+        item("GPSU", "U", 16, stamp),
+        item("GPSP", "S", 2, struct.pack(">H", round(dop * 100))),
+        item("SCAL", "l", 4, struct.pack(">5i", 10_000_000, 10_000_000, 1000, 1000, 100)),
+        item("GPS5", "l", 20, rows),
+    )
+
+
+def gps9(places: Sequence[Place], utc: datetime = NOON, fixes: Sequence[int] = (), dop: float = 2.0) -> bytes:
+    since = utc - datetime(2000, 1, 1, tzinfo=UTC)
+    milliseconds = round((since.seconds + since.microseconds / 1e6) * 1e3)
+    rows = b"".join(
+        struct.pack(
+            ">7i2H",
+            *(round(a * 1e7), round(b * 1e7), 0, 0, 0, since.days, milliseconds),
+            *(round(dop * 100), fixes[i] if fixes else 3),
+        )
+        for i, (a, b) in enumerate(places)
+    )
+    scales = (10_000_000, 10_000_000, 1000, 1000, 100, 1, 1000, 100, 1)
+    return nest(
+        "STRM",
+        item("TYPE", "c", 1, b"lllllllSS"),
+        item("SCAL", "l", 4, struct.pack(">9i", *scales)),
+        item("GPS9", "?", 32, rows),
+    )
+
+
+def payload(*streams: bytes) -> bytes:
+    accelerometer = nest(
+        "STRM", item("SCAL", "s", 2, b"\x01\xa2"), item("ACCL", "s", 6, b"\x01\x02\x03" * 10)
+    )
+    return nest("DEVC", item("DVNM", "c", 1, b"Camera"), accelerometer, *streams)
+
+
+def box(kind: bytes, *parts: bytes) -> bytes:
+    body = b"".join(parts)
+    return struct.pack(">I4s", 8 + len(body), kind) + body
+
+
+def full_box(kind: bytes, *parts: bytes, flags: int = 0) -> bytes:
+    return box(kind, struct.pack(">I", flags), *parts)
+
+
+def mp4(packets: Sequence[bytes], kind: bytes, packet_ms: int = 1000) -> bytes:
+    """A film with nothing but a data track."""
+    count, lasts = len(packets), packet_ms * len(packets)
+    upright = struct.pack(">9I", 0x10000, 0, 0, 0, 0x10000, 0, 0, 0, 0x40000000)
+    file_type = box(b"ftyp", b"mp41", bytes(4), b"mp41")
+    starts = len(file_type) + 8 + np.cumsum([0, *(len(packet) for packet in packets)])[:-1]
+    table = box(
+        b"stbl",
+        full_box(b"stsd", struct.pack(">I", 1), box(kind, bytes(6), struct.pack(">H", 1), bytes(4))),
+        full_box(b"stts", struct.pack(">3I", 1, count, packet_ms)),
+        full_box(b"stsc", struct.pack(">4I", 1, 1, 1, 1)),
+        full_box(b"stsz", struct.pack(f">{2 + count}I", 0, count, *(len(packet) for packet in packets))),
+        full_box(b"stco", struct.pack(f">{1 + count}I", count, *(int(start) for start in starts))),
+    )
+    references = box(b"dinf", full_box(b"dref", struct.pack(">I", 1), full_box(b"url ", flags=1)))
+    media = box(
+        b"mdia",
+        full_box(b"mdhd", struct.pack(">4I2H", 0, 0, 1000, lasts, 0x55C4, 0)),
+        full_box(b"hdlr", b"mhlr", b"meta", bytes(12), b"Telemetry\0"),
+        box(b"minf", box(b"gmhd", full_box(b"gmin", bytes(12))), references, table),
+    )
+    track_head = full_box(
+        b"tkhd", struct.pack(">5I", 0, 0, 1, 0, lasts), bytes(16), upright, bytes(8), flags=7
+    )
+    film_head = full_box(
+        b"mvhd",
+        struct.pack(">4IIH", 0, 0, 1000, lasts, 0x10000, 0x100),
+        bytes(10),
+        upright,
+        bytes(24),
+        b"\0\0\0\2",
+    )
+    return file_type + box(b"mdat", *packets) + box(b"moov", film_head, box(b"trak", track_head, media))
+
+
+def insta360(readings: Sequence[tuple[float, bytes, float, float]]) -> bytes:
+    """The trailer that Insta360 puts behind the film: one record of GPS readings."""
+    record = b"".join(
+        struct.pack(
+            "<QHcdcdcddd",
+            *(int(time), round(time % 1 * 1000), fix, abs(lat), b"N" if lat >= 0 else b"S"),
+            *(abs(lon), b"E" if lon >= 0 else b"W", 0.0, 0.0, 0.0),
+        )
+        for time, fix, lat, lon in readings
+    )
+    record += struct.pack("<BBI", 0, 7, len(record))
+    return record + bytes(32) + struct.pack("<II", len(record) + 72, 3) + b"8db42d694ccc418790edff439fe026bf"
+
+
+def save(folder: Path, name: str, content: bytes) -> Path:
+    path = folder / name
+    path.write_bytes(content)
+    return path
+
+
+EAST: list[Place] = [(48.0, 11.0), (48.0, 11.0001), (48.0, 11.0002), (48.0, 11.0003)]
+FURTHER: list[Place] = [(48.0, 11.0004), (48.0, 11.0005)]
+
+
+# ---------------------------------------------------------------- GoPro
+
+
+@pytest.mark.parametrize("make", [gps5, gps9], ids=["GPS5", "GPS9"])
+@pytest.mark.parametrize("name", ["a.mp4", "a.360", "a.bin"])
+def test_gopro_video_gives_positions_on_the_clock_of_the_video(
+    tmp_path: Path, make: object, name: str
+) -> None:
+    assert callable(make)
+    film = mp4([payload(make(EAST)), payload(make(FURTHER, NOON + timedelta(seconds=1)))], b"gpmd")
+    drive = read_track(save(tmp_path, name, film))
+    assert drive.times_s == pytest.approx([0, 0.25, 0.5, 0.75, 1.0, 1.5])
+    assert drive.lons_deg == pytest.approx([11.0, 11.0001, 11.0002, 11.0003, 11.0004, 11.0005], abs=1e-9)
+    assert drive.lats_deg == pytest.approx([48.0] * 6, abs=1e-9)
+    assert drive.start_time == NOON
+    assert drive.dropped.total == 0
+
+
+def test_the_video_starts_before_the_first_fix(tmp_path: Path) -> None:
+    nowhere = payload(gps5([(0.0, 0.0)] * 2, utc=datetime(2015, 1, 1, tzinfo=UTC), fix=0))
+    film = mp4([nowhere, nowhere, payload(gps5(FURTHER, NOON))], b"gpmd", packet_ms=1001)
+    drive = read_track(save(tmp_path, "a.mp4", film))
+    assert drive.times_s == pytest.approx([2.002, 2.5025])
+    assert drive.start_time == NOON - timedelta(seconds=2.002)
+    assert drive.at(0.5) is None
+    assert drive.dropped == Dropped(without_fix=4)
+
+
+def test_readings_without_fix_or_precision_are_dropped(tmp_path: Path) -> None:
+    streams = [
+        gps9(EAST, fixes=[3, 0, 2, 3]),
+        gps9(EAST, dop=99.99),
+        gps5([(0.0, 0.0), (48.0, 11.0)]),
+    ]
+    film = mp4([payload(stream) for stream in streams], b"gpmd")
+    drive = read_track(save(tmp_path, "a.mp4", film))
+    assert drive.times_s == pytest.approx([0.0, 0.5, 0.75, 2.5])
+    assert drive.dropped == Dropped(without_fix=2, imprecise=4)
+
+
+def test_the_better_of_two_gps_streams_is_taken_alone(tmp_path: Path) -> None:
+    for streams in ([gps5(FURTHER), gps9(EAST)], [gps9(EAST), gps5(FURTHER)]):
+        film = mp4([payload(*streams)], b"gpmd")
+        assert len(read_track(save(tmp_path, "a.mp4", film))) == len(EAST)
+
+
+@pytest.mark.parametrize("name", ["a.raw", "a.gpmf", "a.bin"])
+def test_a_bare_stream_is_timed_by_its_utc(tmp_path: Path, name: str) -> None:
+    data = payload(gps5(EAST)) + payload(gps5(FURTHER, NOON + timedelta(seconds=1.2)))
+    drive = read_track(save(tmp_path, name, data))
+    assert drive.times_s == pytest.approx([0, 0.3, 0.6, 0.9, 1.2, 1.7], abs=1e-5)
+    assert drive.start_time == NOON
+
+
+def test_a_bare_stream_without_utc_has_no_times(tmp_path: Path) -> None:
+    with pytest.raises(TrackError, match="4 without a time"):
+        read_track(save(tmp_path, "a.raw", payload(gps5(EAST, utc=None))))
+
+
+def test_a_gopro_without_fix_or_gps_says_so(tmp_path: Path) -> None:
+    with pytest.raises(TrackError, match="4 without a GPS fix") as caught:
+        read_track(save(tmp_path, "a.mp4", mp4([payload(gps5(EAST, fix=0))], b"gpmd")))
+    assert "open sky" in caught.value.remedy
+    with pytest.raises(TrackError, match="no GPS positions"):
+        read_track(save(tmp_path, "a.mp4", mp4([payload()], b"gpmd")))
+
+
+def test_a_cut_payload_is_read_as_far_as_it_goes() -> None:
+    whole = payload(gps5(EAST))
+    for cut, samples in [(0, 4), (1, 3), (20, 3), (21, 2), (60, 1), (80, 0)]:
+        block = gps_block(whole[: len(whole) - cut])
+        assert block is not None
+        assert len(block.lats_deg) == samples
+    assert gps_block(whole[: len(whole) - 90]) is None
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        nest("STRM", item("GPS5", "l", 20, bytes(20))),  # no scale
+        nest("STRM", item("SCAL", "l", 4, bytes(20)), item("GPS5", "l", 20, bytes(20))),  # a scale of 0
+        nest("STRM", item("SCAL", "l", 4, b"\0\0\0\1" * 3), item("GPS5", "l", 20, bytes(20))),
+        nest("STRM", item("SCAL", "s", 2, b"\0\1"), item("GPS5", "l", 16, bytes(16))),
+        nest("STRM", item("SCAL", "s", 2, b"\0\1"), item("GPS5", "z", 20, bytes(20))),
+        nest("STRM", item("SCAL", "s", 2, b"\0\1"), item("GPS9", "?", 32, bytes(32))),  # no type
+        nest(
+            "STRM", item("SCAL", "s", 2, b"\0\1"), item("TYPE", "c", 1, b"ll"), item("GPS9", "?", 8, bytes(8))
+        ),
+    ],
+)
+def test_damaged_gps_is_no_gps(stream: bytes) -> None:
+    assert gps_block(payload(stream)) is None
+
+
+@given(st.integers(0, 400), st.binary(min_size=1, max_size=12), st.booleans())
+def test_damage_anywhere_does_no_harm(at: int, damage: bytes, newer: bool) -> None:
+    data = bytearray(payload(gps9(EAST) if newer else gps5(EAST)))
+    data[at : at + len(damage)] = damage
+    block = gps_block(bytes(data))
+    assert block is None or len(block.lats_deg) == len(block.fixed) == len(block.dops)
+
+
+@given(st.binary(max_size=200))
+def test_noise_is_no_gps(noise: bytes) -> None:
+    gps_block(noise)
+    gps_block(nest("DEVC", noise))
+
+
+def test_deep_nesting_is_not_followed() -> None:
+    data = gps5(EAST)
+    for _ in range(2000):
+        data = nest("DEVC", data[:65000])
+    assert gps_block(data) is None
+
+
+# ---------------------------------------------------------------- other cameras
+
+
+def test_camm_positions_are_on_the_clock_of_the_video(tmp_path: Path) -> None:
+    gyroscope = struct.pack("<HH3f", 0, 2, 0.1, 0.2, 0.3)
+    simple = struct.pack("<HHddd", 0, 5, 48.0, 11.0, 500.0)
+    found = struct.pack("<HHdidd7f", 0, 6, 1.39e9, 3, 48.1, 11.1, *[0.0] * 7)
+    lost = struct.pack("<HHdidd7f", 0, 6, 1.39e9, 0, 48.2, 11.2, *[0.0] * 7)
+    film = mp4([gyroscope, simple, found, lost], b"camm", packet_ms=500)
+    drive = read_track(save(tmp_path, "a.mp4", film))
+    assert drive.times_s == pytest.approx([0.5, 1.0])
+    assert drive.lats_deg.tolist() == [48.0, 48.1]
+    assert drive.start_time is None
+    assert drive.dropped == Dropped(without_fix=1)
+
+
+def test_insta360_positions_start_at_the_first(tmp_path: Path) -> None:
+    start = NOON.timestamp()
+    readings = [
+        (start + 0.25, b"A", 48.0, -11.0),
+        (start + 1.25, b"V", 48.0, -11.0),
+        (start + 2.25, b"A", -48.1, 11.1),
+    ]
+    drive = read_track(save(tmp_path, "a.insv", mp4([b"none"], b"mp4s") + insta360(readings)))
+    assert drive.times_s == pytest.approx([0.0, 2.0])
+    assert drive.lats_deg.tolist() == [48.0, -48.1]
+    assert drive.lons_deg.tolist() == [-11.0, 11.1]
+    assert drive.start_time == NOON + timedelta(seconds=0.25)
+    assert drive.dropped == Dropped(without_fix=1)
+
+
+def test_a_video_without_gps_says_so(tmp_path: Path) -> None:
+    for film in (mp4([b"none"], b"mp4s"), mp4([b"none"], b"mp4s") + insta360([])):
+        with pytest.raises(TrackError, match="no GPS positions") as caught:
+            read_track(save(tmp_path, "a.mp4", film))
+        assert "GPX" in caught.value.remedy
+
+
+@pytest.mark.parametrize("content", [b"no video at all" * 9, bytes(4) + b"ftypmp41" + bytes(99)])
+def test_a_broken_video_is_refused(tmp_path: Path, content: bytes) -> None:
+    with pytest.raises(TrackError, match="as a video"):
+        read_track(save(tmp_path, "a.mp4", content))
