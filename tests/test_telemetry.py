@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from pathlib import Path
 
+import av
 import numpy as np
 import pytest
-from hypothesis import given
+import telemetry_parser
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from x2localizer.errors import TrackError
 from x2localizer.sources.gpmf import gps_block
 from x2localizer.sources.points import Dropped
 from x2localizer.sources.tracks import read_track
+
+settings.register_profile("no-deadline", deadline=None)  # a busy machine is no failure
+settings.load_profile("no-deadline")
 
 NOON = datetime(2024, 5, 1, 12, 0, 0, tzinfo=UTC)
 Place = tuple[float, float]
@@ -65,9 +72,7 @@ def gps9(places: Sequence[Place], utc: datetime = NOON, fixes: Sequence[int] = (
 
 
 def payload(*streams: bytes) -> bytes:
-    accelerometer = nest(
-        "STRM", item("SCAL", "s", 2, b"\x01\xa2"), item("ACCL", "s", 6, b"\x01\x02\x03" * 10)
-    )
+    accelerometer = nest("STRM", item("SCAL", "s", 2, b"\x01\xa2"), item("ACCL", "s", 6, b"\x01\x02\x03" * 10))
     return nest("DEVC", item("DVNM", "c", 1, b"Camera"), accelerometer, *streams)
 
 
@@ -101,9 +106,7 @@ def mp4(packets: Sequence[bytes], kind: bytes, packet_ms: int = 1000) -> bytes:
         full_box(b"hdlr", b"mhlr", b"meta", bytes(12), b"Telemetry\0"),
         box(b"minf", box(b"gmhd", full_box(b"gmin", bytes(12))), references, table),
     )
-    track_head = full_box(
-        b"tkhd", struct.pack(">5I", 0, 0, 1, 0, lasts), bytes(16), upright, bytes(8), flags=7
-    )
+    track_head = full_box(b"tkhd", struct.pack(">5I", 0, 0, 1, 0, lasts), bytes(16), upright, bytes(8), flags=7)
     film_head = full_box(
         b"mvhd",
         struct.pack(">4IIH", 0, 0, 1000, lasts, 0x10000, 0x100),
@@ -115,9 +118,8 @@ def mp4(packets: Sequence[bytes], kind: bytes, packet_ms: int = 1000) -> bytes:
     return file_type + box(b"mdat", *packets) + box(b"moov", film_head, box(b"trak", track_head, media))
 
 
-def insta360(readings: Sequence[tuple[float, bytes, float, float]]) -> bytes:
-    """The trailer that Insta360 puts behind the film: one record of GPS readings."""
-    record = b"".join(
+def insta360_gps(readings: Sequence[tuple[float, bytes, float, float]]) -> bytes:
+    return b"".join(
         struct.pack(
             "<QHcdcdcddd",
             *(int(time), round(time % 1 * 1000), fix, abs(lat), b"N" if lat >= 0 else b"S"),
@@ -125,8 +127,16 @@ def insta360(readings: Sequence[tuple[float, bytes, float, float]]) -> bytes:
         )
         for time, fix, lat, lon in readings
     )
-    record += struct.pack("<BBI", 0, 7, len(record))
-    return record + bytes(32) + struct.pack("<II", len(record) + 72, 3) + b"8db42d694ccc418790edff439fe026bf"
+
+
+def insta360_trailer(records: Sequence[tuple[int, bytes]]) -> bytes:
+    """What Insta360 puts behind the film: records, each followed by its format, kind and length."""
+    body = b"".join(data + struct.pack("<BBI", 0, kind, len(data)) for kind, data in records)
+    return body + bytes(32) + struct.pack("<II", len(body) + 72, 3) + b"8db42d694ccc418790edff439fe026bf"
+
+
+def insta360(readings: Sequence[tuple[float, bytes, float, float]]) -> bytes:
+    return insta360_trailer([(7, insta360_gps(readings))])
 
 
 def save(folder: Path, name: str, content: bytes) -> Path:
@@ -144,9 +154,7 @@ FURTHER: list[Place] = [(48.0, 11.0004), (48.0, 11.0005)]
 
 @pytest.mark.parametrize("make", [gps5, gps9], ids=["GPS5", "GPS9"])
 @pytest.mark.parametrize("name", ["a.mp4", "a.360", "a.bin"])
-def test_gopro_video_gives_positions_on_the_clock_of_the_video(
-    tmp_path: Path, make: object, name: str
-) -> None:
+def test_gopro_video_gives_positions_on_the_clock_of_the_video(tmp_path: Path, make: object, name: str) -> None:
     assert callable(make)
     film = mp4([payload(make(EAST)), payload(make(FURTHER, NOON + timedelta(seconds=1)))], b"gpmd")
     drive = read_track(save(tmp_path, name, film))
@@ -155,6 +163,27 @@ def test_gopro_video_gives_positions_on_the_clock_of_the_video(
     assert drive.lats_deg == pytest.approx([48.0] * 6, abs=1e-9)
     assert drive.start_time == NOON
     assert drive.dropped.total == 0
+
+
+def test_time_zero_is_the_first_frame_of_the_picture(tmp_path: Path) -> None:
+    """The picture starts half a second into the file, and the telemetry with it."""
+    path = tmp_path / "a.mp4"
+    with av.open(str(path), "w") as film:
+        pictures = film.add_stream("mpeg4", rate=10)
+        pictures.width = pictures.height = 64
+        telemetry = film.add_data_stream("bin_data")
+        for i in range(5, 16):
+            picture = av.VideoFrame.from_ndarray(np.zeros((64, 64, 3), np.uint8), format="rgb24")
+            picture.pts, picture.time_base = i, Fraction(1, 10)
+            film.mux(pictures.encode(picture))
+        packet = av.Packet(payload(gps5(EAST)))
+        packet.pts = packet.dts = 500
+        packet.duration, packet.time_base, packet.stream = 1000, Fraction(1, 1000), telemetry
+        film.mux(packet)
+        film.mux(pictures.encode())
+    drive = read_track(path)
+    assert drive.times_s == pytest.approx([0, 0.25, 0.5, 0.75], abs=1e-3)
+    assert drive.start_time == NOON
 
 
 def test_the_video_starts_before_the_first_fix(tmp_path: Path) -> None:
@@ -224,9 +253,7 @@ def test_a_cut_payload_is_read_as_far_as_it_goes() -> None:
         nest("STRM", item("SCAL", "s", 2, b"\0\1"), item("GPS5", "l", 16, bytes(16))),
         nest("STRM", item("SCAL", "s", 2, b"\0\1"), item("GPS5", "z", 20, bytes(20))),
         nest("STRM", item("SCAL", "s", 2, b"\0\1"), item("GPS9", "?", 32, bytes(32))),  # no type
-        nest(
-            "STRM", item("SCAL", "s", 2, b"\0\1"), item("TYPE", "c", 1, b"ll"), item("GPS9", "?", 8, bytes(8))
-        ),
+        nest("STRM", item("SCAL", "s", 2, b"\0\1"), item("TYPE", "c", 1, b"ll"), item("GPS9", "?", 8, bytes(8))),
     ],
 )
 def test_damaged_gps_is_no_gps(stream: bytes) -> None:
@@ -283,6 +310,39 @@ def test_insta360_positions_start_at_the_first(tmp_path: Path) -> None:
     assert drive.lons_deg.tolist() == [-11.0, 11.1]
     assert drive.start_time == NOON + timedelta(seconds=0.25)
     assert drive.dropped == Dropped(without_fix=1)
+
+
+def test_insta360_agrees_with_telemetry_parser(tmp_path: Path) -> None:
+    """The library reads the same, but loads every motion sensor with it."""
+    readings = [(NOON.timestamp() + i + i / 100, b"AAV"[i % 3 :][:1], 48.0 - 10 * i, 9.0 * i - 50) for i in range(9)]
+    path = save(tmp_path, "a.insv", mp4([b"none"], b"mp4s") + insta360(readings))
+    theirs = telemetry_parser.Parser(str(path)).telemetry()[0]["GPS"]["Data"]
+    fixed = [reading for reading in theirs if reading["is_acquired"]]
+    drive = read_track(path)
+    assert drive.start_time is not None
+    assert drive.start_time.timestamp() + drive.times_s == pytest.approx(
+        [reading["unix_timestamp"] for reading in fixed], abs=1e-5
+    )
+    assert drive.lats_deg.tolist() == [reading["lat"] for reading in fixed]
+    assert drive.lons_deg.tolist() == [reading["lon"] for reading in fixed]
+    assert drive.dropped.without_fix == len(theirs) - len(fixed) == 3
+
+
+def test_the_gps_record_is_found_behind_and_before_others(tmp_path: Path) -> None:
+    reading = insta360_gps([(NOON.timestamp(), b"A", 48.0, 11.0)])
+    for records in ([(3, bytes(999)), (7, reading), (4, b"")], [(7, reading + b"cut"), (1, b"x")]):
+        film = mp4([b"none"], b"mp4s") + insta360_trailer(records)
+        assert len(read_track(save(tmp_path, "a.insv", film))) == 1
+
+
+@given(st.integers(0, 200), st.binary(min_size=1, max_size=8))
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_damaged_trailer_does_no_harm(tmp_path: Path, before_end: int, damage: bytes) -> None:
+    film = bytearray(mp4([b"none"], b"mp4s") + insta360([(NOON.timestamp(), b"A", 48.0, 11.0)] * 2))
+    at = len(film) - before_end
+    film[at : at + len(damage)] = damage
+    with suppress(TrackError):
+        assert len(read_track(save(tmp_path, "a.insv", bytes(film)))) > 0
 
 
 def test_a_video_without_gps_says_so(tmp_path: Path) -> None:

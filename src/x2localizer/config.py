@@ -77,9 +77,7 @@ def preset_names(family: str) -> list[str]:
     return sorted(Path(item.name).stem for item in folder.iterdir() if item.name.endswith(".toml"))
 
 
-def load_config(
-    tree: type[Tree], family: str, preset: str | Path, overrides: Sequence[str] = ()
-) -> Tree:
+def load_config(tree: type[Tree], family: str, preset: str | Path, overrides: Sequence[str] = ()) -> Tree:
     """Read a preset by name, or a TOML file by path, and apply overrides like ``test.towns=4``."""
     values = _read_preset(family, preset)
     for override in overrides:
@@ -101,7 +99,9 @@ def _read_preset(family: str, preset: str | Path) -> dict[str, Any]:
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as problem:
-            raise ConfigError(f"Cannot read the config {path}.", "Check that the file is there and is TOML.") from problem
+            raise ConfigError(
+                f"Cannot read the config {path}.", "Check that the file is there and is TOML."
+            ) from problem
     else:
         names = preset_names(family)
         if str(preset) not in names:

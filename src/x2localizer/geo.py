@@ -131,9 +131,7 @@ def region_overlap(a: Region, b: Region) -> float:
     return min(across, a.n) * down / (a.n * a.n)
 
 
-def distance_m(
-    lat_a_deg: Coordinate, lon_a_deg: Coordinate, lat_b_deg: Coordinate, lon_b_deg: Coordinate
-) -> Floats:
+def distance_m(lat_a_deg: Coordinate, lon_a_deg: Coordinate, lat_b_deg: Coordinate, lon_b_deg: Coordinate) -> Floats:
     """Geodesic distance on the WGS84 ellipsoid, in metres."""
     a, b, c, d = np.broadcast_arrays(lon_a_deg, lat_a_deg, lon_b_deg, lat_b_deg)
     return np.asarray(_GEOD.inv(a, b, c, d)[2], np.float64)

@@ -100,9 +100,7 @@ class Region:
         """The tiles row by row from the north-west; columns wrap at the antimeridian."""
         world = 1 << self.z
         return tuple(
-            TileId(self.z, (self.x + column) % world, self.y + row)
-            for row in range(self.n)
-            for column in range(self.n)
+            TileId(self.z, (self.x + column) % world, self.y + row) for row in range(self.n) for column in range(self.n)
         )
 
     def __str__(self) -> str:

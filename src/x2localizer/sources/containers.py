@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 
 import av
@@ -24,13 +25,14 @@ def open_container(
     timeout_s: float | None,
 ) -> InputContainer:
     """Open a file, device or address for reading; ``name`` is how errors call it."""
+    began_s = time.monotonic()
     try:
-        return av.open(
-            address, "r", format=format, options=options or {}, metadata_errors="replace", timeout=timeout_s
-        )
+        return av.open(address, "r", format=format, options=options or {}, metadata_errors="replace", timeout=timeout_s)
     except av.error.ExitError as problem:
         raise timed_out(name, timeout_s or 0.0) from problem
     except (av.error.InvalidDataError, av.error.EOFError) as problem:
+        if timeout_s is not None and time.monotonic() - began_s >= timeout_s:
+            raise timed_out(name, timeout_s) from problem  # RTSP calls an answer that never came invalid
         raise VideoError(
             f"{name} is not a video, or is damaged beyond reading.",
             "Check that it plays elsewhere; a recording that was cut off needs repair first.",
@@ -56,9 +58,7 @@ def choose_stream(container: InputContainer, name: str) -> VideoStream:
     """The main video stream; cover pictures of music files do not count."""
     moving = [s for s in container.streams.video if not s.disposition & Disposition.attached_pic]
     if container.format.name in _TEXT_FORMATS:
-        raise VideoError(
-            f"{name} is a text file, not a video.", "Give a video, a folder of images or a stream."
-        )
+        raise VideoError(f"{name} is a text file, not a video.", "Give a video, a folder of images or a stream.")
     if not moving:
         kinds = ", ".join(sorted({s.type for s in container.streams})) or "nothing"
         sound = "only sound" if container.streams.audio else f"no video (it holds: {kinds})"

@@ -5,7 +5,7 @@ Pixels that are not square (anamorphic video) are handed out as they are stored.
 
 from __future__ import annotations
 
-import sys
+import math
 import time
 from collections.abc import Iterator
 from fractions import Fraction
@@ -19,6 +19,7 @@ from av.video.frame import VideoFrame
 from av.video.reformatter import Interpolation, VideoReformatter
 from av.video.stream import VideoStream
 
+from x2localizer.errors import VideoError
 from x2localizer.types import Image
 
 _USUAL_RATE = Fraction(25)
@@ -48,14 +49,18 @@ class FrameClock:
     def time_of(self, frame: VideoFrame) -> float | None:
         """Seconds from the first frame; None for a frame that would repeat a time or step back."""
         ticks = self._ticks_of(frame)
-        if self.origin is None:
+        if self.origin is None or (self.last is None and ticks < self.origin):
             self.origin, self._wall_s = ticks, time.monotonic()
         elif self.last is not None and ticks <= self.last:
             if (self.last - ticks) * self._base < _NEW_TIMELINE_S:
                 return None
             self.origin += ticks - self.last - self._period
         self.last = ticks
-        return (ticks - self.origin) * self._base.numerator / self._base.denominator
+        return self.seconds(ticks)
+
+    def seconds(self, stamp: int) -> float:
+        """A stamp as seconds from the first frame, rounded once."""
+        return (stamp - (self.origin or 0)) * self._base.numerator / self._base.denominator
 
     def start_at(self, stamp: int | None) -> None:
         """Count from here if nothing was decoded yet: damage at the head of a file shifts no times."""
@@ -74,7 +79,7 @@ class FrameClock:
         """The stamp at or just before a time; None before the first frame is known."""
         if self.origin is None:
             return None
-        return self.origin + (Fraction(time_s) / self._base).__floor__()
+        return self.origin + math.floor(Fraction(time_s) / self._base)
 
 
 class FrameDecoder:
@@ -92,13 +97,15 @@ class FrameDecoder:
         self.clock = FrameClock(stream, live=live)
         self.skipped = 0
         self.landed_badly = False
+        self._head: int | None = None
         self._landing: int | None = None
         self._unproven = False
-        self._doubt_from: int | None = None
-        self._doubt_since_s: float | None = None
+        self._doubt_from_s: float | None = None
+        self._doubt_began_s: float | None = None
 
     def decode(self, packet: Packet[VideoStream]) -> Iterator[tuple[float, VideoFrame]]:
         """The good frames that a packet brings out, each with its time in seconds."""
+        self._head = packet.pts if self._head is None else self._head
         try:
             frames = [] if packet.is_corrupt else packet.decode()
         except av.error.FFmpegError:
@@ -111,38 +118,38 @@ class FrameDecoder:
                 continue
             time_s = self.clock.time_of(frame)
             if frame.is_corrupt:
-                self.damaged(frame.pts)
+                self.damaged(time_s)
             elif time_s is None or self._doubtful(frame, time_s):
                 self.skipped += 1
             else:
                 yield time_s, frame
 
-    def damaged(self, doubt_from: int | None = None) -> None:
-        """Count something unreadable, and doubt the frames from a stamp on (all that come when None)."""
+    def damaged(self, from_s: float | None = None) -> None:
+        """Count something unreadable, and doubt the frames from a time on (all that come when None)."""
         self.skipped += 1
         self._unproven = False
-        self._doubt_from = doubt_from if doubt_from is not None else -sys.maxsize
-        self._doubt_since_s = None
+        self._doubt_from_s = -math.inf if from_s is None else from_s
+        self._doubt_began_s = None
 
-    def _packet_damaged(self, packet: Packet[VideoStream], doubt_from: int | None) -> None:
+    def _packet_damaged(self, packet: Packet[VideoStream], stamp: int | None) -> None:
         if self._landing is None or packet.pts is None or packet.pts >= self._landing:
-            self.clock.start_at(packet.pts)
-            self.damaged(doubt_from)
+            self.clock.start_at(self._head)
+            self.damaged(None if stamp is None else self.clock.seconds(stamp))
 
     def _doubtful(self, frame: VideoFrame, time_s: float) -> bool:
         """Whether a frame may build on a damaged one."""
-        if self._doubt_from is None or (frame.pts is not None and frame.pts < self._doubt_from):
+        if self._doubt_from_s is None or time_s < self._doubt_from_s:
             return False
-        if self._doubt_since_s is None:
-            self._doubt_since_s = time_s
-        if frame.key_frame or time_s - self._doubt_since_s > _DOUBT_S:
-            self._doubt_from = None
-        return self._doubt_from is not None
+        if self._doubt_began_s is None:
+            self._doubt_began_s = time_s
+        if frame.key_frame or time_s - self._doubt_began_s > _DOUBT_S:
+            self._doubt_from_s = None
+        return self._doubt_from_s is not None
 
     def jumped(self, landing: int | None) -> None:
         """Forget what came before: next comes a keyframe shown at ``landing``, or the file's first."""
         self.clock.last = None
-        self._doubt_from = None
+        self._doubt_from_s = None
         self._landing = landing
         self._unproven = landing is not None and not self._stream.codec.intra_only
         self.landed_badly = False
@@ -175,16 +182,22 @@ class RgbConverter:
         self._reformatter = VideoReformatter()
 
     def __call__(self, frame: VideoFrame) -> Image:
-        """The picture, shape (height, width, 3)."""
+        """The picture, shape (height, width, 3), in memory of its own."""
         height, width = self._stored
-        rgb = self._reformatter.reformat(
-            frame, width=width, height=height, format="rgb24", interpolation=int(self._flags), threads=1
-        )
+        try:
+            rgb = self._reformatter.reformat(
+                frame, width=width, height=height, format="rgb24", interpolation=int(self._flags), threads=1
+            )
+        except (av.error.FFmpegError, ValueError) as problem:
+            raise VideoError(
+                f"Pictures of the kind {frame.format.name} cannot be turned into RGB.",
+                "Convert the video to H.264 with 8 bits per colour.",
+            ) from problem
         image = np.asarray(rgb.to_ndarray(), np.uint8)
         if self._across:
             image = image.transpose(1, 0, 2)
         image = image[:: -1 if self._flip_y else 1, :: -1 if self._flip_x else 1]
-        return np.ascontiguousarray(image)
+        return np.array(image, order="C")
 
 
 def _orientation(frame: VideoFrame) -> tuple[bool, bool, bool]:

@@ -53,24 +53,19 @@ class Footprint:
     def metres_per_pixel(self) -> float:
         """The side of a pixel on the ground in the middle of the raster, in metres."""
         middle_x, middle_y = self.width / 2, self.height / 2
-        lat, lon = self.degrees(
-            middle_x + np.array([-0.5, 0.5, 0.0, 0.0]), middle_y + np.array([0.0, 0.0, -0.5, 0.5])
-        )
+        lat, lon = self.degrees(middle_x + np.array([-0.5, 0.5, 0.0, 0.0]), middle_y + np.array([0.0, 0.0, -0.5, 0.5]))
         if not np.isfinite(lat).all() or not np.isfinite(lon).all():
             raise _nowhere(self.crs)
         across, down = geo.distance_m(lat[::2], lon[::2], lat[1::2], lon[1::2])
         return math.sqrt(float(across) * float(down))
 
     def pixels_per_step(self, x_m: float, y_m: float, step_m: float) -> tuple[float, float]:
-        """How many pixels of the raster one step east and one step south cover, at a Web-Mercator place."""
-        x, y = self._from_mercator.transform(
-            np.array([x_m, x_m + step_m, x_m]), np.array([y_m, y_m, y_m - step_m])
-        )
+        """How many columns and rows of the raster a step on the map makes up, at a Web-Mercator place."""
+        x, y = self._from_mercator.transform(np.array([x_m, x_m + step_m, x_m]), np.array([y_m, y_m, y_m - step_m]))
         column, row = _apply(~self.transform, np.asarray(x), np.asarray(y))
-        steps = np.hypot(column[1:] - column[0], row[1:] - row[0])
-        if not np.isfinite(steps).all():
-            return 1.0, 1.0
-        return float(steps[0]), float(steps[1])
+        # Steps east and south taken together, so that it does not matter how the raster is turned.
+        columns, rows = np.hypot(*(column[1:] - column[0])), np.hypot(*(row[1:] - row[0]))
+        return (float(columns), float(rows)) if np.isfinite(columns + rows) else (1.0, 1.0)
 
     def turn(self) -> tuple[float, int]:
         """The length of one turn of the globe along x, and in which turn the western edge lies.
@@ -85,9 +80,7 @@ class Footprint:
 
     def extent(self) -> Extent:
         """Where the raster lies."""
-        column, row = np.meshgrid(
-            np.linspace(0.0, self.width, _SAMPLES), np.linspace(0.0, self.height, _SAMPLES)
-        )
+        column, row = np.meshgrid(np.linspace(0.0, self.width, _SAMPLES), np.linspace(0.0, self.height, _SAMPLES))
         lat, lon = self.degrees(column.ravel(), row.ravel())
         known = np.isfinite(lat) & np.isfinite(lon)
         if not known.any():
@@ -106,20 +99,19 @@ class Footprint:
         return Extent(west, 0.0 if north_pole else north, east, 1.0 if south_pole else south)
 
     def _turn(self) -> tuple[float, float]:
-        """The length of a turn, and the coordinate of the Greenwich meridian's distance from zero."""
+        """The length of a turn, and how far east of Greenwich x counts from."""
         if self.crs.is_geographic:
             length = 2 * math.pi / self.crs.axis_info[0].unit_conversion_factor
             meridian = self.crs.prime_meridian
             if meridian is None:
                 return length, 0.0
-            return length, meridian.longitude * meridian.unit_conversion_factor / (2 * math.pi) * length
+            zero_rad = float(meridian.longitude) * float(meridian.unit_conversion_factor)
+            return length, zero_rad / (2 * math.pi) * length
         return (2 * geo.WEB_MERCATOR_HALF_M, 0.0) if self.crs.to_epsg() == 3857 else (0.0, 0.0)
 
     def _sides(self) -> tuple[float, float]:
         """The least and the greatest x of the corners."""
-        x, _ = _apply(
-            self.transform, np.array([0.0, self.width] * 2), np.array([0.0, 0.0, self.height, self.height])
-        )
+        x, _ = _apply(self.transform, np.array([0.0, self.width] * 2), np.array([0.0, 0.0, self.height, self.height]))
         return float(x.min()), float(x.max())
 
     def _holds(self, pole_deg: float) -> bool:
@@ -127,12 +119,12 @@ class Footprint:
         x, y = self._to_degrees.transform(0.0, pole_deg, direction="INVERSE")
         if not (math.isfinite(x) and math.isfinite(y)):
             return False
-        column, row = _apply(~self.transform, np.float64(x), np.float64(y))
+        column, row = _apply(~self.transform, np.asarray(x), np.asarray(y))
         return bool(0 < column < self.width and 0 < row < self.height)
 
 
 def _apply(transform: Affine, x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """Coordinates through an affine transform, by hand: the operator for it changed between affine 2 and 3."""
+    """Coordinates through an affine transform; by hand, as the operator for it differs in affine 2 and 3."""
     return (
         np.asarray(transform.a * x + transform.b * y + transform.c, np.float64),
         np.asarray(transform.d * x + transform.e * y + transform.f, np.float64),

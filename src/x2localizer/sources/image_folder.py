@@ -39,9 +39,7 @@ class ImageFolderSource(VideoSource):
     ) -> None:
         super().__init__()
         if not 0 < images_per_s < math.inf:
-            raise ConfigError(
-                f"The rate of the images is {images_per_s} per second.", "Give a number above 0."
-            )
+            raise ConfigError(f"The rate of the images is {images_per_s} per second.", "Give a number above 0.")
         self._grid, self._size = grid, size
         self._skipped = 0
         files = [path] if path.is_file() else _images_in(path)
@@ -50,16 +48,12 @@ class ImageFolderSource(VideoSource):
         self._timed = _times_of(files, listed) if has_times else _evenly(files, images_per_s)
         first = next((image for file in files if (image := read_image(file)) is not None), None)
         if first is None:
-            raise VideoError(
-                f"No image of {path} can be read.", "Check that the files open in an image viewer."
-            )
+            raise VideoError(f"No image of {path} can be read.", "Check that the files open in an image viewer.")
         self.info = VideoInfo(
             width=first.shape[1],
             height=first.shape[0],
             duration_s=self._timed[-1][0],
-            rate=None
-            if has_times or len(files) == 1
-            else Fraction(images_per_s).limit_denominator(1_000_000),
+            rate=None if has_times or len(files) == 1 else Fraction(images_per_s).limit_denominator(1_000_000),
             live=False,
             start_time=None,
         )
@@ -107,9 +101,7 @@ def natural_order(file: Path) -> tuple[list[tuple[int, int, str]], str]:
 
 def _images_in(folder: Path) -> list[Path]:
     try:
-        found = [
-            file for file in folder.iterdir() if file.suffix.lower() in IMAGE_SUFFIXES and file.is_file()
-        ]
+        found = [file for file in folder.iterdir() if file.suffix.lower() in IMAGE_SUFFIXES and file.is_file()]
     except OSError as problem:
         raise VideoError(
             f"Cannot read the folder {folder}: {problem.strerror}.", "Check that you may read it."
@@ -133,9 +125,7 @@ def _times_of(files: list[Path], listed: Path) -> list[tuple[float, Path]]:
     times = _read_times(listed)
     for file in files:
         if file.name not in times:
-            raise VideoError(
-                f"{listed} has no time for {file.name}.", "Add a row for it, or move the image away."
-            )
+            raise VideoError(f"{listed} has no time for {file.name}.", "Add a row for it, or move the image away.")
     timed = sorted((times[file.name], file) for file in files)
     for (earlier_s, one), (later_s, other) in itertools.pairwise(timed):
         if earlier_s == later_s:

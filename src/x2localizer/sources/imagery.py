@@ -1,11 +1,12 @@
 """Aerial imagery, whatever it is kept in, as Web-Mercator tiles and GPS-centred squares of the asked size.
 
 GeoTIFF, COG, VRT, MBTiles and everything else GDAL reads, in any coordinate system, and folders of
-``{z}/{x}/{y}`` tiles. Only the window under a request is read. Pixels outside of the imagery, without data, or
-damaged are black and marked as not valid; nothing is filled in. Colours of 8 bits come as they are, grey is
-repeated, palettes are looked up; anything else is stretched linearly from the 2nd to the 98th percentile of a
-sample of the file, the same for all of its tiles. Of many bands those named red, green and blue are taken, else
-the first three.
+``{z}/{x}/{y}`` tiles. Only the window under a request is read. Pixels outside of the imagery, without data or
+damaged are black and marked as not valid; nothing is filled in.
+
+Colours of 8 bits come as they are, grey is repeated, palettes are looked up. Anything else is stretched
+linearly from the 2nd to the 98th percentile of a sample of the file, the same for all of its tiles. Of many
+bands those named red, green and blue are taken, else the first three.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ __all__ = ["Imagery", "ImageryInfo", "open_imagery"]
 def open_imagery(path: str | Path, *, tms: bool | None = None) -> Imagery:
     """Open a file, a folder of tiles, or an address that GDAL reads (``https://``, ``s3://``, ``/vsicurl/``).
 
-    ``tms`` is for folders whose rows count from the south. Left open, it is so where a ``tilemapresource.xml``
-    lies in the folder, as gdal2tiles leaves it with such tiles.
+    ``tms`` is for folders whose rows count from the south. Left open, that is so where the folder holds a
+    ``tilemapresource.xml``, which gdal2tiles leaves with such tiles.
     """
     text = str(path)
     folder = Path(path)
@@ -65,7 +66,7 @@ class Imagery:
         return self._source.damaged
 
     def tile(self, tile: TileId, size: int = 256) -> Tile:
-        """A tile as ``size`` x ``size`` pixels; not valid at all where there is no imagery or no such tile."""
+        """A tile as ``size`` x ``size`` pixels; nowhere valid if there is no imagery, or no such tile."""
         centre = geo.tile_centre(tile)
         return self._read(Box(tile.z, tile.x, tile.y), size, centre, tile)
 
@@ -83,9 +84,9 @@ class Imagery:
         return self._read(box, region.n * tile_size, geo.region_centre(region))
 
     def tiles(self, z: int, *, min_coverage: float = 1.0) -> Iterator[TileId]:
-        """The tiles of which the bounds of the imagery cover at least a share, row by row, from the north-west.
+        """The tiles of which the bounds of the imagery cover at least a share, row by row from the north.
 
-        0 means all that the bounds touch. No pixels are read: a tile inside of the bounds may still lack data.
+        0 means all that the bounds touch. No pixels are read: a tile inside the bounds may still lack data.
         """
         return self._source.extent(z).tiles(z, min_coverage)
 

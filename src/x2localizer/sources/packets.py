@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
+from typing import cast
 
 import av
 from av.container import InputContainer
@@ -29,6 +31,7 @@ class PacketReader:
         self._asked: int | None = None
         self.landing: int | None = None
         formats = set(container.format.name.split(","))
+        self._jumps = jumps
         self._indexed = jumps and bool(formats & _INDEXED_FORMATS)
         if self._indexed and "matroska" in formats:
             self._go_to(stream.start_time or 0)  # Matroska's index is read at the first seek
@@ -50,14 +53,28 @@ class PacketReader:
                 packet = next(self._packets, None)
             except av.error.ExitError:
                 raise
-            except av.error.FFmpegError:
+            except av.error.FFmpegError as problem:
                 self._unreadable += 1
                 # An error ends PyAV's iteration for good, the file itself can be read on.
-                self._packets = iter(()) if self.gave_up else self._container.demux(self._stream)
-                raise
-            self._unreadable = 0
+                self._packets = self._nothing_more() if self.gave_up else self._container.demux(self._stream)
+                if not self._hung_up(problem):
+                    raise
+                self._packets = self._nothing_more()
+                packet = next(self._packets)
+            else:
+                self._unreadable = 0
         self._note_place(packet)
         return packet
+
+    def _hung_up(self, problem: av.error.FFmpegError) -> bool:
+        """Whether this is how FFmpeg reports a server that hangs up without having said how long it sends."""
+        return not self._jumps and problem.errno == errno.EIO
+
+    def _nothing_more(self) -> Iterator[Packet[VideoStream]]:
+        """The empty packet that makes a decoder hand out the frames that it holds back."""
+        empty = cast("Packet[VideoStream]", Packet())
+        empty.stream = self._stream
+        return iter((empty,))
 
     def _note_place(self, packet: Packet[VideoStream] | None) -> None:
         if packet is None or packet.pts is None:

@@ -1,4 +1,4 @@
-"""What every kind of imagery offers to :class:`x2localizer.sources.imagery.Imagery`: pixels of a box of the map."""
+"""What every kind of imagery offers: where it lies, and the pixels of a box of the map."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ImageryInfo:
 class Box:
     """A square of the map: its north-west corner and its side, in tiles of zoom ``z``.
 
-    The box may lie anywhere: x goes on past the antimeridian, y past the northern and southern end of the map.
+    The box may lie anywhere: x goes on past the antimeridian, y past the north and the south of the map.
     """
 
     z: int
@@ -56,8 +56,8 @@ class Box:
 class Extent:
     """Where imagery lies on the Web-Mercator world, as shares of its side.
 
-    x counts from the antimeridian eastward, y from the north. ``west`` is in [0, 1), ``east`` at most one turn
-    further, so it exceeds 1 where the imagery crosses the antimeridian.
+    x counts from the antimeridian eastward, y from the north. ``west`` is in [0, 1), ``east`` at most one
+    turn further, so it exceeds 1 where the imagery crosses the antimeridian.
     """
 
     west: float
@@ -77,9 +77,7 @@ class Extent:
     def tiles(self, z: int, min_coverage: float) -> Iterator[TileId]:
         """The tiles that lie in the extent with at least that share of their area, row by row."""
         world = 1 << z
-        west, north, east, south = (
-            _snap(edge * world) for edge in (self.west, self.north, self.east, self.south)
-        )
+        west, north, east, south = (_snap(edge * world) for edge in (self.west, self.north, self.east, self.south))
         # A tile may be met from both sides when the imagery goes nearly round the globe: count every turn.
         columns = [
             (x, sum(max(0.0, min(east - turn, x + 1) - max(west - turn, x)) for turn in (-world, 0, world)))
@@ -121,7 +119,7 @@ def shares_of(lat_deg: Floats, lon_deg: Floats) -> tuple[Floats, Floats]:
 
 
 def around_the_globe(x: Floats) -> tuple[float, float]:
-    """The shortest stretch (west, east) of the turn of the globe that holds all x; the rest is the widest gap."""
+    """The shortest stretch (west, east) of a turn of the globe that holds all x, beside the widest gap."""
     ring = np.sort(x % 1.0)
     gaps = np.diff(ring, append=ring[0] + 1.0)
     widest = int(np.argmax(gaps))

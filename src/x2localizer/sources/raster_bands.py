@@ -81,49 +81,52 @@ def needs_view(dataset: Any, bands: Bands) -> bool:
 
 
 def view_of(dataset: Any, bands: Bands, overview: int | None) -> str:
-    """A GDAL virtual raster (XML) of the bands of a picture alone, with the palette's colours filled in."""
+    """A GDAL virtual raster (XML) of nothing but the bands of a picture, its palette's colours filled in."""
+    first = bands.colours[0]
     if bands.palette is not None:
-        tables = [{value: entry[channel] for value, entry in bands.palette.items()} for channel in range(4)]
-        parts = [_band(dataset, bands.colours[0], "Byte", overview, table) for table in tables]
-        names = ["Red", "Green", "Blue", "Alpha"]
+        rasters = [
+            _band(name, "Byte", _source(dataset, first, overview, _lookup(bands.palette, channel)))
+            for channel, name in enumerate(("Red", "Green", "Blue", "Alpha"))
+        ]
     else:
+        names = ("Gray",) if len(bands.colours) == 1 else ("Red", "Green", "Blue")
         kind = _GDAL_TYPES[bands.dtype.name]
-        parts = [_band(dataset, band, kind, overview) for band in bands.colours]
-        names = ["Gray"] if len(parts) == 1 else ["Red", "Green", "Blue"]
-        masks = dataset.mask_flag_enums[bands.colours[0] - 1]
-        if MaskFlags.nodata not in masks and MaskFlags.per_dataset in masks:
-            parts.append(_band(dataset, f"mask,{bands.colours[0]}", "Byte", overview))
-            names.append("Alpha")
-    nodata = ""
-    if bands.palette is None and dataset.nodata is not None:
-        nodata = f"<NoDataValue>{dataset.nodata!r}</NoDataValue>"
-    rasters = "".join(
-        f'<VRTRasterBand band="{index}" {part[0]}><ColorInterp>{name}</ColorInterp>{nodata}{part[1]}</VRTRasterBand>'
-        for index, (name, part) in enumerate(zip(names, parts, strict=True), 1)
-    )
+        rasters = [
+            _band(name, kind, _source(dataset, band, overview), dataset.nodata)
+            for name, band in zip(names, bands.colours, strict=True)
+        ]
+        masks = dataset.mask_flag_enums[first - 1]
+        if MaskFlags.per_dataset in masks and MaskFlags.nodata not in masks:
+            rasters.append(_band("Alpha", "Byte", _source(dataset, f"mask,{first}", overview)))
     place = ", ".join(repr(float(number)) for number in dataset.transform.to_gdal())
     return (
         f'<VRTDataset rasterXSize="{dataset.width}" rasterYSize="{dataset.height}">'
         f"<SRS>{escape(dataset.crs.to_wkt(version='WKT2_2019'))}</SRS>"
-        f"<GeoTransform>{place}</GeoTransform>{rasters}</VRTDataset>"
+        f"<GeoTransform>{place}</GeoTransform>{''.join(rasters)}</VRTDataset>"
     )
 
 
-def _band(
-    dataset: Any, band: int | str, kind: str, overview: int | None, table: dict[int, int] | None = None
-) -> tuple[str, str]:
-    """The attributes and the source element of one band of a view."""
+def _band(name: str, kind: str, source: str, nodata: float | None = None) -> str:
+    """The XML of one band of a view."""
+    empty = "" if nodata is None else f"<NoDataValue>{nodata!r}</NoDataValue>"
+    return f'<VRTRasterBand dataType="{kind}"><ColorInterp>{name}</ColorInterp>{empty}{source}</VRTRasterBand>'
+
+
+def _source(dataset: Any, band: int | str, overview: int | None, lookup: str = "") -> str:
+    """The XML that says where a band of a view comes from."""
     name = dataset.files[0] if "://" in dataset.name and dataset.files else dataset.name
     name = str(Path(name).absolute()) if Path(name).exists() else name
-    level = (
-        "" if overview is None else f'<OpenOptions><OOI key="OVERVIEW_LEVEL">{overview}</OOI></OpenOptions>'
+    level = f'<OpenOptions><OOI key="OVERVIEW_LEVEL">{overview}</OOI></OpenOptions>'
+    kind = "ComplexSource" if lookup else "SimpleSource"
+    return (
+        f'<{kind}><SourceFilename relativeToVRT="0">{escape(name)}</SourceFilename>'
+        f"{'' if overview is None else level}<SourceBand>{band}</SourceBand>{lookup}</{kind}>"
     )
-    source = f'<SourceFilename relativeToVRT="0">{escape(name)}</SourceFilename>{level}'
-    source += f"<SourceBand>{band}</SourceBand>"
-    if table is None:
-        return f'dataType="{kind}"', f"<SimpleSource>{source}</SimpleSource>"
-    lookup = ",".join(f"{value}:{result}" for value, result in sorted(table.items()))
-    return f'dataType="{kind}"', f"<ComplexSource>{source}<LUT>{lookup}</LUT></ComplexSource>"
+
+
+def _lookup(palette: dict[int, tuple[int, int, int, int]], channel: int) -> str:
+    """The XML that turns values of a palette into one of red, green, blue, alpha."""
+    return f"<LUT>{','.join(f'{value}:{entry[channel]}' for value, entry in sorted(palette.items()))}</LUT>"
 
 
 def _palette(dataset: Any, band: int) -> dict[int, tuple[int, int, int, int]]:

@@ -1,4 +1,4 @@
-"""Aerial imagery in a file that GDAL reads: GeoTIFF, COG, VRT, MBTiles and many more, in any coordinate system.
+"""Aerial imagery in a file that GDAL reads: GeoTIFF, COG, VRT, MBTiles and more, in any coordinate system.
 
 Each request is warped straight to its own Web-Mercator grid in one step, so that pixels which already lie on
 the grid come back as they are, and only the window under the request is read. A request coarser than the file
@@ -32,6 +32,8 @@ from x2localizer.types import Image, Mask
 
 _AVERAGE_FROM = 1.5
 """Source pixels per pixel from which averaging looks better than interpolation."""
+_SMOOTH_FROM = 1.05
+"""Source pixels per pixel from which interpolation alone would leave out some of them."""
 _SMALLEST_RETRY = 64
 """Pixels; a read that fails is split until the damage is confined to pieces of this side."""
 _EDGE = 0.005
@@ -174,7 +176,8 @@ class RasterFile:
         except GDAL_ERRORS:
             if max(piece.right - piece.left, piece.bottom - piece.top) <= _SMALLEST_RETRY:
                 return False
-            return all([self._fill(quarter, image, valid) for quarter in piece.quarters()])
+            intact = [self._fill(quarter, image, valid) for quarter in piece.quarters()]
+            return all(intact)
         place = (slice(piece.top, piece.bottom), slice(piece.left, piece.right))
         image[place][holds] = pixels[holds]
         valid[place] |= holds
@@ -202,6 +205,9 @@ class RasterFile:
             resampling=Resampling.average if average else Resampling.bilinear,
             src_nodata=level.nodata,
             add_alpha=level.alpha is None,
+            # Left alone, GDAL guesses from the window how much to smooth, so tiles and regions would differ.
+            xscale=_smoothing(coarser[0] / level.factor),
+            yscale=_smoothing(coarser[1] / level.factor),
             sample_grid="YES",  # where the source lies is not told by the edges alone: a pole may be inside
         ) as warped:
             return self._picture(warped.read([*level.colours, level.alpha or warped.count]))
@@ -244,13 +250,18 @@ class RasterFile:
         return measure_stretch(level.dataset, level.colours)
 
 
+def _smoothing(coarser: float) -> float:
+    """The resolution to smooth to before interpolation, as a share of the source's; 1 leaves it sharp."""
+    return 1 / coarser if coarser > _SMOOTH_FROM else 1.0
+
+
 def _nodata(dataset: Any, dtype: np.dtype[Any]) -> float | None:
     """The value that stands for no data; in files of floats that name none it is NaN."""
     nodata = dataset.nodata
     if np.issubdtype(dtype, np.floating):
         return math.nan if nodata is None else float(nodata)
     limits = np.iinfo(dtype)
-    # Files of integers may name a value that they cannot hold, such as -9999 in 8 bits: nothing is nodata then.
+    # A file of integers may name a value that it cannot hold, such as -9999 in 8 bits; it has no nodata.
     return nodata if nodata is not None and limits.min <= nodata <= limits.max else None
 
 

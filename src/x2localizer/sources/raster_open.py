@@ -32,7 +32,7 @@ def quiet_gdal() -> Iterator[None]:
 
 
 def open_dataset(path: str, overview: int | None = None) -> Any:
-    """Open a file, an address that GDAL knows, or a virtual raster given as XML; optionally one overview of it."""
+    """Open a file, an address that GDAL knows, or the XML of a virtual raster; or one overview of it."""
     options = {} if overview is None else {"overview_level": overview}
     try:
         with quiet_gdal():
@@ -44,8 +44,7 @@ def open_dataset(path: str, overview: int | None = None) -> Any:
 def georeferenced(dataset: Any, path: str) -> Any:
     """The dataset if it says where on the globe it lies; one that says so by control points is straightened.
 
-    Control points become an affine Web-Mercator raster by GDAL's polynomial through them, which costs a second
-    interpolation.
+    GDAL fits a polynomial to control points; this costs a second interpolation.
     """
     if dataset.count == 0:
         layers = ", ".join(dataset.subdatasets[:5])
@@ -113,7 +112,5 @@ def _cannot_open(path: str) -> ImageryError:
             "If it is one, the file is damaged: copy or download it again.",
         )
     if "://" in path or path.startswith("/vsi"):
-        return ImageryError(
-            f"{name} cannot be opened.", "Check the address, the connection and your access to it."
-        )
+        return ImageryError(f"{name} cannot be opened.", "Check the address, the connection and your access to it.")
     return ImageryError(f"There is no imagery at {name}.", "Check the path.")

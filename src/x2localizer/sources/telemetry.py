@@ -1,10 +1,9 @@
 """Timed positions that cameras write into their own videos.
 
 GoPro (GPMF) and Street-View cameras (CAMM) store positions in a data track with the video's own time stamps,
-so these positions line up with the frames: time 0 is the first frame. Everything else goes through
-telemetry-parser, which knows Insta360's positions with their UTC but not when the video began: such a track
-starts at its first position and needs a time offset. DJI action cameras and Sony write no positions that it
-could give us.
+so these positions line up with the frames: time 0 is the first frame. Insta360 puts positions with their UTC
+behind the video but not when the video began: such a track starts at its first position and needs a time
+offset. What other cameras write is not read.
 """
 
 from __future__ import annotations
@@ -14,24 +13,27 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import av
 import av.stream
-import telemetry_parser
 
 from x2localizer.errors import TrackError
 from x2localizer.sources.gpmf import GpsBlock, gps_block, items
 from x2localizer.sources.points import EPOCH, Points
 
 MAX_DOP = 10.0
-"""Dilution of precision above which a position is dropped: at 10 it is off by 30 to 50 metres."""
+"""Dilution of precision above which a position is dropped. GoPro calls values below 5 good."""
 
 _GPMF_START = b"DEVC"
 _NOMINAL_PAYLOAD_S = 1.0
 """GoPro writes a payload a second; used where the time of the next one does not tell."""
 _CAMM_POSITION = struct.Struct("<HHddd")  # reserved, type 5, latitude, longitude, altitude
 _CAMM_GPS = struct.Struct("<HHdidd7f")  # reserved, type 6, GPS seconds, fix, latitude, longitude, ...
+_INSTA360_MAGIC = b"8db42d694ccc418790edff439fe026bf"
+_INSTA360_END = struct.Struct("<32xII32s")  # size of the trailer, version, magic
+_INSTA360_RECORD = struct.Struct("<BBI")  # format, kind, length
+_INSTA360_GPS_KIND = 7
+_INSTA360_GPS = struct.Struct("<QHcdcdc24x")  # seconds, milliseconds, fix, latitude, N/S, longitude, E/W, ...
 
 
 def read_telemetry(path: Path) -> Points:
@@ -51,7 +53,7 @@ def read_telemetry(path: Path) -> Points:
         raise TrackError(
             f"Cannot read {path} as a video: {problem}.", "Check that the file is whole and that it plays."
         ) from problem
-    return points if in_data_track else _by_telemetry_parser(path)
+    return points if in_data_track else _insta360(path)
 
 
 def read_gpmf(path: Path) -> Points:
@@ -130,28 +132,35 @@ def _add_camm(points: Points, time_s: float, data: bytes) -> bool:
     return False
 
 
-def _by_telemetry_parser(path: Path) -> Points:
+def _insta360(path: Path) -> Points:
+    """The positions of Insta360's trailer; none when the file has no such trailer.
+
+    The trailer is a list of records, each followed by its format, kind and length, and read from the end.
+    Only the record of positions is loaded: the motion sensors beside it are far larger.
+    """
     points = Points(since_epoch=True)
-    for reading in _gps_readings(path):
-        if reading["is_acquired"]:
-            points.add(reading["unix_timestamp"], reading["lat"], reading["lon"])
-        else:
-            points.drop("without_fix")
+    with path.open("rb") as file:
+        end = file.seek(0, 2) - _INSTA360_END.size
+        if end < 0:
+            return points
+        file.seek(end)
+        trailer_size, _, magic = _INSTA360_END.unpack(file.read(_INSTA360_END.size))
+        first = max(end + _INSTA360_END.size - trailer_size, 0)
+        while magic == _INSTA360_MAGIC and end - _INSTA360_RECORD.size >= first:
+            file.seek(end - _INSTA360_RECORD.size)
+            _, kind, length = _INSTA360_RECORD.unpack(file.read(_INSTA360_RECORD.size))
+            end -= _INSTA360_RECORD.size + length
+            if kind == _INSTA360_GPS_KIND and end >= first:
+                file.seek(end)
+                _add_insta360(points, file.read(length))
     return points
 
 
-def _gps_readings(path: Path) -> list[dict[str, Any]]:
-    """Positions as telemetry-parser gives them; none when it does not know the camera.
-
-    It hands over all its sensors at once: an hour of a fast gyroscope takes some gigabytes while it is read.
-    """
-    try:
-        samples = telemetry_parser.Parser(str(path)).telemetry()
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except (
-        BaseException
-    ):  # a panic inside the library is not an Exception; what it cannot read has no GPS for us
-        return []
-    lists = [sample.get("GPS", {}).get("Data", []) for sample in samples]
-    return [reading for found in lists for reading in found if isinstance(reading, dict) and "lat" in reading]
+def _add_insta360(points: Points, record: bytes) -> None:
+    whole = len(record) // _INSTA360_GPS.size * _INSTA360_GPS.size
+    for seconds, milliseconds, fix, lat, south, lon, west in _INSTA360_GPS.iter_unpack(record[:whole]):
+        if fix == b"A":
+            north, east = -abs(lat) if south == b"S" else lat, -abs(lon) if west == b"W" else lon
+            points.add(seconds + milliseconds / 1000.0, north, east)
+        else:
+            points.drop("without_fix")

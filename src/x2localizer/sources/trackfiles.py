@@ -43,7 +43,7 @@ COLUMNS = {
 """Names of columns that are understood, the best first; case, spaces and units in brackets do not count."""
 
 MAX_BYTES = 100_000_000
-"""A million points. Parsed text takes ten times its size in memory, so more is refused."""
+"""About a million points. Parsed text takes up to 20 times its size in memory, so more is refused."""
 _MILLISECONDS = ("time_ms", "timestamp_ms", "milliseconds")
 
 
@@ -70,9 +70,7 @@ def read_gpx(path: Path) -> Points:
 def _parse_gpx(path: Path, text: str) -> gpxpy.gpx.GPX:
     # Entities can make a small file grow without bound or pull in other files. No GPX needs them.
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
-        raise TrackError(
-            f"{path} declares a document type, which GPX does not have.", "Export the track again."
-        )
+        raise TrackError(f"{path} declares a document type, which GPX does not have.", "Export the track again.")
     try:
         return gpxpy.parse(text)
     except (gpxpy.gpx.GPXException, ValueError, RecursionError) as problem:
@@ -88,7 +86,7 @@ def _since_epoch(time: datetime | None) -> float | None:
         return None
     try:
         return (time.replace(tzinfo=UTC) if time.tzinfo is None else time).timestamp()
-    except OverflowError:
+    except ValueError:  # a zone of more than a day
         return None
 
 
@@ -108,13 +106,9 @@ def read_csv(path: Path) -> Points:
         raise TrackError(f"{path} is not a text file.", "Give a table with the columns lat, lon and time.")
     header = _header(path, text)
     try:
-        rows = list(
-            csv.reader(io.StringIO(text, newline=""), delimiter=header.separator, skipinitialspace=True)
-        )
+        rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=header.separator, skipinitialspace=True))
     except csv.Error as problem:
-        raise TrackError(
-            f"{path} is not a table that can be read: {problem}.", "Export it again as CSV."
-        ) from None
+        raise TrackError(f"{path} is not a table that can be read: {problem}.", "Export it again as CSV.") from None
     filled = [row for row in rows if any(cell.strip() for cell in row)]
     return _from_rows(filled[1:], header)
 
@@ -156,9 +150,7 @@ def _from_rows(rows: list[list[str]], header: _Header) -> Points:
     comma = header.separator != ","  # then a comma can only be a decimal comma
     read: list[tuple[str, float, float]] = []
     for row in rows:
-        cells = [
-            row[header.columns[name]].strip() if header.columns[name] < len(row) else "" for name in COLUMNS
-        ]
+        cells = [row[header.columns[name]].strip() if header.columns[name] < len(row) else "" for name in COLUMNS]
         lat, lon = _number(cells[0], comma), _number(cells[1], comma)
         if lat is None or lon is None:
             points.drop("unreadable")

@@ -19,7 +19,7 @@ from pyproj import Geod
 
 from x2localizer.errors import TrackError
 from x2localizer.files import write_text
-from x2localizer.geo import distance_m, wrap_longitude
+from x2localizer.geo import distance_m
 from x2localizer.sources.points import EPOCH, Dropped, Points, Reason
 from x2localizer.sources.telemetry import read_gpmf, read_telemetry
 from x2localizer.sources.trackfiles import read_csv, read_gpx
@@ -101,9 +101,7 @@ class Track:
         left = np.maximum(right - 1, 0)
         at_point = self.times_s[right] == when
         gap_s = self.times_s[right] - self.times_s[left]
-        between = (
-            (self.times_s[left] < when) & (when < self.times_s[right]) & (gap_s <= max_gap_s + _SAME_TIME_S)
-        )
+        between = (self.times_s[left] < when) & (when < self.times_s[right]) & (gap_s <= max_gap_s + _SAME_TIME_S)
         lats = np.where(at_point, self.lats_deg[right], np.nan)
         lons = np.where(at_point, self.lons_deg[right], np.nan)
         if between.any():
@@ -112,15 +110,11 @@ class Track:
             lats[between], lons[between] = self._along(a, b, share)
         return lats, lons
 
-    def _along(
-        self, a: npt.NDArray[np.intp], b: npt.NDArray[np.intp], share: Floats
-    ) -> tuple[Floats, Floats]:
+    def _along(self, a: npt.NDArray[np.intp], b: npt.NDArray[np.intp], share: Floats) -> tuple[Floats, Floats]:
         """Latitudes and longitudes at a share (0 to 1) of the geodesics from points ``a`` to points ``b``."""
-        azimuth, _, length_m = _GEOD.inv(
-            self.lons_deg[a], self.lats_deg[a], self.lons_deg[b], self.lats_deg[b]
-        )
+        azimuth, _, length_m = _GEOD.inv(self.lons_deg[a], self.lats_deg[a], self.lons_deg[b], self.lats_deg[b])
         lons, lats, _ = _GEOD.fwd(self.lons_deg[a], self.lats_deg[a], azimuth, length_m * share)
-        return np.asarray(lats, np.float64), wrap_longitude(np.asarray(lons, np.float64))
+        return np.asarray(lats, np.float64), np.asarray(lons, np.float64)
 
     def shifted(self, offset_s: float) -> Track:
         """The same track on a clock that shows ``offset_s`` less: what was time ``offset_s`` is time 0."""
@@ -139,9 +133,7 @@ def read_track(path: Path, *, offset_s: float = 0.0) -> Track:
     Points are sorted by time; of points at the same time the first in the file is kept.
     """
     if not abs(offset_s) <= _LONGEST_OFFSET_S:  # also refuses not-a-number
-        raise TrackError(
-            f"A time offset of {offset_s} s makes no sense.", "Give it in seconds, such as 2.5 or -30."
-        )
+        raise TrackError(f"A time offset of {offset_s} s makes no sense.", "Give it in seconds, such as 2.5 or -30.")
     try:
         points = _reader(path)(path)
     except OSError as problem:
@@ -236,7 +228,7 @@ _REMEDIES: dict[Reason, str] = {
 def _nothing_left(path: Path, dropped: Dropped) -> TrackError:
     if not dropped.total:
         return TrackError(
-            f"{path} holds no GPS positions.",
+            f"{path} holds no GPS positions that can be read.",
             "Give the GPX or CSV track of a device that recorded the same drive.",
         )
     worst = max(_REMEDIES, key=lambda reason: int(getattr(dropped, reason)))

@@ -7,6 +7,7 @@ with open_video("drive.mp4", size=(270, 480), spacing_s=1.0) as video:
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -46,9 +47,7 @@ def open_video(
     ``images_per_s`` is for folders without a ``times.csv``; ``timeout_s`` for cameras and the network.
     """
     if size is not None and min(size) < 1:
-        raise ConfigError(
-            f"Frames cannot be {size[1]} x {size[0]} pixels.", "Give a width and height above 0."
-        )
+        raise ConfigError(f"Frames cannot be {size[1]} x {size[0]} pixels.", "Give a width and height above 0.")
     if not timeout_s > 0:
         raise ConfigError(f"The timeout is {timeout_s} s.", "Give a number of seconds above 0.")
     grid = FrameGrid(spacing_s, start_s, end_s)
@@ -58,9 +57,9 @@ def open_video(
         return _open_camera(text.removeprefix("camera:"), grid, size, timeout_s)
     if scheme is not None and scheme[1].lower() != "file":
         return _open_network(text, scheme[1].lower(), grid, size, timeout_s)
-    path = Path(unquote(text.removeprefix("file://")) if scheme else text).expanduser()
-    if not path.exists():
-        raise VideoError(f"There is no video at {path}.", "Check the path for typing errors.")
+    path = Path(unquote(text.removeprefix("file://")) if scheme else text)
+    if not text.strip() or not os.path.exists(path):  # noqa: PTH110 - Path.exists raises for some paths
+        raise VideoError(f"There is no video at '{text}'.", "Check the path for typing errors.")
     if path.is_dir() or path.suffix.lower() in IMAGE_SUFFIXES:
         return ImageFolderSource(path, grid, size, images_per_s)
     # Without "file:" FFmpeg takes a colon in a name, as in a time of day, for the end of a protocol.

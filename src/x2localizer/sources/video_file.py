@@ -39,13 +39,12 @@ class FileSource(VideoSource):
         try:
             self._stream = choose_stream(container, name)
             self._decoder = FrameDecoder(self._stream, live=False)
-            self._packets = PacketReader(container, self._stream, jumps=True)
+            # Over a network reading on is surer than jumping: not every server can.
+            self._packets = PacketReader(container, self._stream, jumps=timeout_s is None)
             self._decoded = self._decode()
             first = next(self._decoded, None)
             if first is None:
-                raise VideoError(
-                    f"No frame of {name} can be decoded.", "Check that the file plays elsewhere."
-                )
+                raise VideoError(f"No frame of {name} can be decoded.", "Check that the file plays elsewhere.")
         except BaseException:
             container.close()
             raise
@@ -106,11 +105,6 @@ class FileSource(VideoSource):
     def _may_be_left_out(self, packet: Packet[VideoStream], due: int | None) -> bool:
         """Whether neither this frame nor one that builds on it can be due; the decoder is told, too."""
         last = self._decoder.clock.last
-        early = (
-            due is not None
-            and packet.pts is not None
-            and packet.pts < due
-            and (last is None or last < packet.pts)
-        )
+        early = due is not None and packet.pts is not None and packet.pts < due and (last is None or last < packet.pts)
         self._stream.codec_context.skip_frame = "NONREF" if early else "DEFAULT"
         return early and self._stream.codec.intra_only

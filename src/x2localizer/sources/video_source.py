@@ -43,15 +43,11 @@ class FrameGrid:
     seconds from the first frame of the source, and are compared with ``ROUNDING_S`` to spare.
     """
 
-    def __init__(
-        self, spacing_s: float | None = None, start_s: float = 0.0, end_s: float | None = None
-    ) -> None:
+    def __init__(self, spacing_s: float | None = None, start_s: float = 0.0, end_s: float | None = None) -> None:
         if spacing_s is not None and not 0 < spacing_s < math.inf:
             raise ConfigError(f"The spacing of frames is {spacing_s} s.", "Give a number of seconds above 0.")
         if not 0 <= start_s < math.inf:
-            raise ConfigError(
-                f"The video is to start at {start_s} s.", "Give 0 or a number of seconds above."
-            )
+            raise ConfigError(f"The video is to start at {start_s} s.", "Give 0 or a number of seconds above.")
         if end_s is not None and not end_s > start_s:
             raise ConfigError(
                 f"The video is to end at {end_s} s, but to start at {start_s} s.",

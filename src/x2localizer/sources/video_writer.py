@@ -36,7 +36,7 @@ from x2localizer.types import Image
 TIME_BASE = Fraction(1, 60000)
 """One tick of the clock: whole numbers of them make 24, 25, 29.97, 30, 50, 59.94 and 60 frames per second."""
 
-_KEYFRAME_EVERY_S = 2
+_KEYFRAME_EVERY_S = 1
 """Short enough that a reader which needs few frames can jump."""
 
 
@@ -85,10 +85,11 @@ class VideoWriter:
         return self
 
     def _open(self, temporary: Path) -> tuple[OutputContainer, VideoStream]:
+        options = {"fflags": "+bitexact"}
+        if self._path.suffix.lower() in {".mp4", ".mov", ".m4v"}:
+            options["movflags"] = "+faststart"
         try:
-            container = av.open(
-                str(temporary), "w", options={"movflags": "+faststart", "fflags": "+bitexact"}
-            )
+            container = av.open(str(temporary), "w", options=options)
         except (ValueError, av.error.FFmpegError) as problem:
             raise VideoError(
                 f"Cannot write a video to {self._path}.", "Use a name that ends in .mp4 or .mkv."
@@ -107,6 +108,7 @@ class VideoWriter:
         stream.width, stream.height, stream.pix_fmt = self._width, self._height, "yuv420p"
         stream.time_base = stream.codec_context.time_base = TIME_BASE
         stream.gop_size = max(1, round(self._rate * _KEYFRAME_EVERY_S))
+        stream.max_b_frames = 0  # stored in order of display: the length that the file states is exact
         stream.thread_count = 1  # the bytes depend on the number of threads
         stream.colorspace, stream.color_range = Colorspace.ITU709, ColorRange.MPEG
         stream.color_primaries, stream.color_trc = ColorPrimaries.BT709, ColorTrc.BT709
@@ -142,6 +144,7 @@ class VideoWriter:
             threads=1,
         )
         frame.pts, frame.time_base = stamp, TIME_BASE
+        frame.duration = round(1 / (self._rate * TIME_BASE))
         self._mux(frame)
 
     def _mux(self, frame: VideoFrame | None) -> None:
@@ -152,9 +155,7 @@ class VideoWriter:
         except av.error.FFmpegError as problem:
             if isinstance(problem, OSError):
                 raise cannot_write(self._path, problem) from problem
-            raise VideoError(
-                f"Cannot encode {self._path}: {problem.strerror}.", "Try another size."
-            ) from problem
+            raise VideoError(f"Cannot encode {self._path}: {problem.strerror}.", "Try another size.") from problem
 
     def __exit__(
         self,

@@ -1,9 +1,9 @@
 """Aerial imagery in a folder of tiles: ``{z}/{x}/{y}.png``, ``.jpg``, ``.jpeg`` or ``.webp``.
 
 A request is made of one stored zoom level: the coarsest that is as fine as the request, else the finest there
-is, enlarged. A tile that is missing there is not valid in the picture, even where another level has one: mixing
-levels would hide how coarse the picture is. Finer tiles are averaged down while they are loaded, so memory does
-not grow with the number of tiles under a request (time does).
+is, enlarged. A tile that is missing there is not valid in the picture, even where another level has it: to
+mix levels would hide how coarse the picture is. Finer tiles are averaged down as they are loaded, so memory
+does not grow with the number of tiles under a request.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ _UNREADABLE = (
 """What the decoders raise for damaged pictures."""
 _TRIES = 100
 """Tiles looked at to find a whole one that shows the size of all."""
+_MOST_TILES_ACROSS = 256
+"""A picture made of more tiles than the square of this would take minutes."""
 _ON_GRID = 1e-6
 """Pixels; a picture this near to the grid of the tiles is cut out of them as it is."""
 
@@ -60,7 +62,7 @@ class _Level:
         """Where its tiles lie."""
         world = float(1 << self.z)
         west, east = around_the_globe(np.array(sorted(self.columns)) / world)
-        east = min(east + 1 / world, west + 1.0)
+        west, east = (west, east + 1 / world) if east - west + 1 / world < 1 else (0.0, 1.0)
         north = min(first for first, _ in self.columns.values()) / world
         south = (max(last for _, last in self.columns.values()) + 1) / world
         return Extent(west, north, east, south)
@@ -73,7 +75,12 @@ class TileFolder:
         self._folder = folder
         self._tms = tms
         self._bad: set[TileId] = set()
-        self._levels = {level.z: level for level in _scan(folder, tms)}
+        try:
+            self._levels = {level.z: level for level in _scan(folder, tms)}
+        except OSError as problem:
+            raise ImageryError(
+                f"The folder {folder} cannot be listed: {problem.strerror}.", "Check your access to it."
+            ) from problem
         if not self._levels:
             raise ImageryError(
                 f"The folder {folder} holds no map tiles.",
@@ -85,9 +92,7 @@ class TileFolder:
         extent = finest.extent()
         lat = extent.centre_latitude()
         metres = geo.tile_size_m(lat, finest.z) / self._side
-        self._info = ImageryInfo(
-            "XYZ folder", "EPSG:3857", extent.degrees(), metres, bands, natural_zoom(lat, metres)
-        )
+        self._info = ImageryInfo("XYZ folder", "EPSG:3857", extent.degrees(), metres, bands, natural_zoom(lat, metres))
 
     @property
     def info(self) -> ImageryInfo:
@@ -112,6 +117,11 @@ class TileFolder:
         scale = 2.0 ** (level.z - box.z)  # tiles of the level per tile of the box
         x, y, across = box.x * scale, box.y * scale, box.across * scale
         shrink = self._shrink(across * self._side / size)
+        if shrink > 1 and across > _MOST_TILES_ACROSS:
+            raise ImageryError(
+                f"The tiles in {self._folder}, of zoom {level.z} at best, are too fine for zoom {box.z}.",
+                "Ask for a finer zoom, or add coarser levels to the folder (gdal2tiles makes them).",
+            )
         side = self._side // shrink
         # One pixel more on all sides: interpolation at the border looks at the neighbours.
         first_x, first_y = math.floor(x - 1 / side), math.floor(y - 1 / side)
@@ -164,9 +174,7 @@ class TileFolder:
 
     def _look(self, level: _Level) -> tuple[int, int]:
         """The side of the tiles in pixels, and how many bands they have."""
-        places = (
-            (x, y) for x, (first, last) in sorted(level.columns.items()) for y in range(first, last + 1)
-        )
+        places = ((x, y) for x, (first, last) in sorted(level.columns.items()) for y in range(first, last + 1))
         tries = 0
         for x, y in places:
             for path in self._paths(level, x, y):

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from x2localizer.town.compiled import compiled
 from x2localizer.town.districts import CONE, POLE
 from x2localizer.town.ground import ground_colour, line_cover
-from x2localizer.town.layers import FIELD_UNIT_M, Float32, Layers, UInt8, UInt16
+from x2localizer.town.layers import Float32, Layers, UInt8, UInt16
 from x2localizer.town.lots import HEDGE, LOT
 from x2localizer.town.noise import hash01, smooth_noise
 from x2localizer.types import Image
@@ -52,18 +52,20 @@ def cast_shadow(height: UInt16, mpp: float, sun_x: float, sun_y: float, slope: f
 
 
 @compiled
-def _roof(box: Float32, x: float, y: float, sun_x: float, sun_y: float, foot: float) -> tuple[float, float, float]:
+def _roof(
+    boxes: Float32, i: int, x: float, y: float, sun_x: float, sun_y: float, foot: float
+) -> tuple[float, float, float]:
     """A roof from above: two slopes in different light, or a flat one with a parapet and plant."""
-    px, py = x - box[0], y - box[1]
-    u, v = px * box[2] + py * box[3], py * box[2] - px * box[3]
-    a, b, seed = box[4], box[5], int(box[19])
+    px, py = x - boxes[i, 0], y - boxes[i, 1]
+    u, v = px * boxes[i, 2] + py * boxes[i, 3], py * boxes[i, 2] - px * boxes[i, 3]
+    a, b, seed = boxes[i, 4], boxes[i, 5], int(boxes[i, 19])
     light = 1.0
-    if box[9] >= HEDGE:
+    if boxes[i, 9] >= HEDGE:
         light = 0.9 + 0.3 * (smooth_noise(x / 0.9, y / 0.9, seed) - 0.5)
-    elif box[8] > box[7] + 0.05:
-        pitch = min((box[8] - box[7]) / b, 1.0)
+    elif boxes[i, 8] > boxes[i, 7] + 0.05:
+        pitch = min((boxes[i, 8] - boxes[i, 7]) / b, 1.0)
         side = 1.0 if v > 0 else -1.0
-        toward = side * (sun_y * box[2] - sun_x * box[3])
+        toward = side * (sun_y * boxes[i, 2] - sun_x * boxes[i, 3])
         course = 0.05 * (hash01(int(np.floor(u / 0.8)), int(np.floor(v / 0.8)), seed) - 0.5)
         light = 0.94 + 0.34 * pitch * toward + course + 0.1 * line_cover(v, 0.3, foot)
         light += 0.08 * (smooth_noise(u / 4.0, v / 4.0, seed) - 0.5)
@@ -75,7 +77,7 @@ def _roof(box: Float32, x: float, y: float, sun_x: float, sun_y: float, foot: fl
             inside = min(abs(u / 5.0 - np.floor(u / 5.0) - 0.5), 9.0) + abs(v / 5.0 - np.floor(v / 5.0) - 0.5)
             if cell > 0.86 and inside < 0.3:
                 light *= 1.22 if cell > 0.93 else 0.66
-    return box[13] * light, box[14] * light, box[15] * light
+    return boxes[i, 13] * light, boxes[i, 14] * light, boxes[i, 15] * light
 
 
 @compiled
@@ -92,10 +94,10 @@ def _paint_ground(
             owner = int(layers.owner[r, c])
             level = 0.0
             if owner > 0 and boxes[owner - 1, 9] < LOT:
-                red, green, blue = _roof(boxes[owner - 1], x, y, sun_x, sun_y, mpp)
-                box = boxes[owner - 1]
-                v = abs((y - box[1]) * box[2] - (x - box[0]) * box[3])
-                level = box[8] - (box[8] - box[7]) * v / box[5]
+                red, green, blue = _roof(boxes, owner - 1, x, y, sun_x, sun_y, mpp)
+                i = owner - 1
+                v = abs((y - boxes[i, 1]) * boxes[i, 2] - (x - boxes[i, 0]) * boxes[i, 3])
+                level = boxes[i, 8] - (boxes[i, 8] - boxes[i, 7]) * v / boxes[i, 5]
             else:
                 red, green, blue = ground_colour(layers, boxes, palette, x, y, mpp, mpp, seed)
             dark = min(max(reach[r, c] - level - 0.3, 0.0), 1.2) / 1.2
@@ -186,6 +188,3 @@ def mean_tint(canvas: Image, gain: npt.NDArray[np.float32]) -> Image:
     for k in range(3):
         out[..., k] = table[k][canvas[..., k]]
     return out
-
-
-__all__ = ["FIELD_UNIT_M", "cast_shadow", "mean_tint", "paint_aerial", "sun_on_map"]

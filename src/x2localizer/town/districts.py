@@ -60,11 +60,11 @@ KINDS = (
          (18.0, 36.0), (4, 10), 0.0, 0.8, 2.2, 1.0, (16, 30), 26, 0.1, PARK),
     Kind("industrial", 1.0, ((120, 170), (150, 220)), (4.2, 5.2), (1.2, 2.0), (6, 14), (36, 70), (28, 50),
          (10.0, 24.0), (2, 3), 0.15, 0.85, 1.0, 1.6, None, 2, 0.3, YARD),
-    Kind("park", 0.8, None, (3, 4), (2, 3), (0, 1), (8, 10), (8, 10),
+    Kind("park", 0.6, None, (3, 4), (2, 3), (0, 1), (8, 10), (8, 10),
          (90.0, 200.0), (1, 1), 1.0, 0.25, 0.0, 0.15, (9, 14), 55, 0.0, PARK),
-    Kind("woods", 0.5, None, (3, 4), (1, 1.5), (0, 1), (8, 10), (8, 10),
+    Kind("woods", 0.3, None, (3, 4), (1, 1.5), (0, 1), (8, 10), (8, 10),
          (120.0, 260.0), (1, 1), 1.0, 0.2, 0.0, 0.0, None, 150, 0.0, WOOD),
-    Kind("fields", 0.7, None, (3, 4), (0.8, 1.2), (12, 30), (12, 26), (9, 14),
+    Kind("fields", 0.45, None, (3, 4), (0.8, 1.2), (12, 30), (12, 26), (9, 14),
          (60.0, 180.0), (1, 2), 1.0, 0.5, 0.0, 0.0, (14, 30), 3, 0.3, FIELD),
 )  # fmt: skip
 
@@ -174,9 +174,7 @@ def draw_district(rng: np.random.Generator, kind: Kind) -> District:
         species=(shapes[rng.integers(4)], shapes[rng.integers(4)]),
         leaf=_shade(rng, LEAVES[rng.integers(len(LEAVES))], 7),
         tree_scale=float(rng.uniform(0.75, 1.3)),
-        tree_spacing=None
-        if kind.street_trees is None or rng.uniform() < 0.2
-        else _between(rng, kind.street_trees),
+        tree_spacing=None if kind.street_trees is None or rng.uniform() < 0.2 else _between(rng, kind.street_trees),
     )
 
 

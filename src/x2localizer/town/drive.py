@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from x2localizer.town.layers import Float32
 from x2localizer.town.lots import BOX_COLUMNS, KIND, LOT
 from x2localizer.town.noise import stream
 from x2localizer.town.route import STEP_M, Bounds, Route, draw_route, drive_times
@@ -94,7 +95,7 @@ def _draw_traffic(rng: np.random.Generator, conditions: Conditions) -> Floats:
     cars = np.zeros((MOVING_CARS, 4))
     count = round(conditions.traffic * MOVING_CARS)
     for k in range(MOVING_CARS):
-        ahead = k == 0 and rng.uniform() < 0.6
+        ahead = k == 0 and rng.uniform() < 0.4
         start = rng.uniform(11, 26) if ahead else rng.uniform(20, 140) + 90.0 * k
         cars[k] = (start, rng.uniform(7, 12), (1 if ahead else -1) if k < count else 0, rng.integers(len(PAINTS)))
     return cars
@@ -108,7 +109,7 @@ class Film:
     drive: Drive
     scene: Scene
     look: Look
-    palette: Floats
+    palette: Float32
     height: int
     width: int
 
@@ -134,7 +135,7 @@ class Film:
         for index, time_s in enumerate(times_s):
             yield Frame(index, float(time_s), self.image(float(time_s)))
 
-    def _moving(self, time_s: float) -> Floats:
+    def _moving(self, time_s: float) -> Float32:
         """Boxes of the moving cars: one may drive ahead, the others come toward us in the other lane."""
         rows = np.zeros((2 * MOVING_CARS, BOX_COLUMNS), np.float32)
         rows[:, 0:2], rows[:, 2] = -1e6, 1.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from x2localizer.town.compiled import compiled
+from x2localizer.town.compiled import inlined
 from x2localizer.town.ground import dash_cover, line_cover
 from x2localizer.town.layers import Float32
 from x2localizer.town.lots import BUILDING, CABIN, CAR, FENCE, HEDGE
@@ -16,27 +16,27 @@ _OPENINGS = np.array(
 )
 
 
-@compiled
+@inlined
 def _building(
-    box: Float32, s: float, z: float, width: float, foot: float, night: float
+    boxes: Float32, i: int, s: float, z: float, width: float, foot: float, night: float
 ) -> tuple[float, float, float, float]:
     """Colour of a facade at ``s`` metres along it and ``z`` above ground, and how much it shines by itself."""
-    seed, style = int(box[19]), int(box[18])
-    storey, top = box[16], box[7]
-    bays = max(1, int(width / box[17] + 0.5))
+    seed, style = int(boxes[i, 19]), int(boxes[i, 18])
+    storey, top = boxes[i, 16], boxes[i, 7]
+    bays = max(1, int(width / boxes[i, 17] + 0.5))
     bay = width / bays
     k, p = int(s / bay), s / bay - np.floor(s / bay)
-    level = int((z - box[6]) / storey)
-    q = (z - box[6]) / storey - level
+    level = int((z - boxes[i, 6]) / storey)
+    q = (z - boxes[i, 6]) / storey - level
     grain = 12.0 * (smooth_noise(s / 1.5, z / 1.5, seed) - 0.5)
     if foot < 0.06:
         grain += 10.0 * (hash01(int(s * 7), int(z * 14), seed) - 0.5)
-    r, g, b = box[10] + grain, box[11] + grain, box[12] + grain
+    r, g, b = boxes[i, 10] + grain, boxes[i, 11] + grain, boxes[i, 12] + grain
     if z > top - 0.45:  # eaves
         return r * 0.78, g * 0.78, b * 0.78, 0.0
-    if z < 0.5 and box[6] == 0.0:  # plinth
+    if z < 0.5 and boxes[i, 6] == 0.0:  # plinth
         return r * 0.7, g * 0.7, b * 0.7, 0.0
-    shop = style >= 4 and level == 0 and box[6] == 0.0
+    shop = style >= 4 and level == 0 and boxes[i, 6] == 0.0
     left, right, low, high = (
         _OPENINGS[style % 4, 0], _OPENINGS[style % 4, 1], _OPENINGS[style % 4, 2], _OPENINGS[style % 4, 3]
     )  # fmt: skip
@@ -50,11 +50,11 @@ def _building(
                 return 44.0, 74.0, sign, 0.3
             return sign, sign * 0.9, 66.0, 0.3
         left, right, low, high = 0.06, 0.94, 0.12, 0.74
-    if level == 0 and not shop and box[6] == 0.0 and k == int(bays * 0.4):  # the door
+    if level == 0 and not shop and boxes[i, 6] == 0.0 and k == int(bays * 0.4):  # the door
         low, high, left, right = 0.05, 0.74, 0.34, 0.66
         if left < p < right and q < high:
-            return box[13] * 0.55, box[14] * 0.5, box[15] * 0.5, 0.0
-    if (level + 1) * storey + box[6] > top + 0.3:
+            return boxes[i, 13] * 0.55, boxes[i, 14] * 0.5, boxes[i, 15] * 0.5, 0.0
+    if (level + 1) * storey + boxes[i, 6] > top + 0.3:
         return r, g, b, 0.0
     inside = min(min(p - left, right - p) * bay, min(q - low, high - q) * storey)
     cover = min(max(0.5 + inside / max(foot, 0.03), 0.0), 1.0)
@@ -73,14 +73,14 @@ def _building(
     return r + cover * (wr - r), g + cover * (wg - g), b + cover * (wb - b), glow
 
 
-@compiled
+@inlined
 def _car(
-    box: Float32, s: float, z: float, width: float, end: int, night: float
+    boxes: Float32, i: int, s: float, z: float, width: float, end: int, night: float
 ) -> tuple[float, float, float, float]:
     """Side or end of a car; ``end`` is 1 at the front, -1 at the back, 0 at the sides."""
-    r, g, b = box[10], box[11], box[12]
-    if int(box[9]) == CABIN:
-        if z > box[7] - 0.12 or (end == 0 and abs(s - 0.5 * width) < 0.06):
+    r, g, b = boxes[i, 10], boxes[i, 11], boxes[i, 12]
+    if int(boxes[i, 9]) == CABIN:
+        if z > boxes[i, 7] - 0.12 or (end == 0 and abs(s - 0.5 * width) < 0.06):
             return r * 0.9, g * 0.9, b * 0.9, 0.0
         return 34.0, 40.0, 48.0, 0.0
     if end == 0:
@@ -99,20 +99,20 @@ def _car(
     return r * shade, g * shade, b * shade, 0.0
 
 
-@compiled
+@inlined
 def wall_colour(
-    box: Float32, end: int, s: float, z: float, width: float, foot: float, night: float
+    boxes: Float32, i: int, end: int, s: float, z: float, width: float, foot: float, night: float
 ) -> tuple[float, float, float, float]:
     """RGB (0 to 255) of a box's side, and how much of it is light of its own (0 to 1)."""
-    kind = int(box[9])
+    kind = int(boxes[i, 9])
     if kind == BUILDING:
-        return _building(box, s, z, width, foot, night)
+        return _building(boxes, i, s, z, width, foot, night)
     if kind in (CAR, CABIN):
-        return _car(box, s, z, width, end, night)
+        return _car(boxes, i, s, z, width, end, night)
     if kind == HEDGE:
-        leaf = 0.7 + 0.5 * smooth_noise(s / 0.35, z / 0.35, int(box[19])) * (0.6 + 0.4 * z / box[7])
-        return box[10] * leaf, box[11] * leaf, box[12] * leaf, 0.0
+        leaf = 0.7 + 0.5 * smooth_noise(s / 0.35, z / 0.35, int(boxes[i, 19])) * (0.6 + 0.4 * z / boxes[i, 7])
+        return boxes[i, 10] * leaf, boxes[i, 11] * leaf, boxes[i, 12] * leaf, 0.0
     slat = 1.0 - 0.35 * dash_cover(s, 0.5, 0.18, max(foot, 0.02))
     if kind == FENCE:
-        return box[10] * slat, box[11] * slat, box[12] * slat, 0.0
-    return box[10], box[11], box[12], 0.0
+        return boxes[i, 10] * slat, boxes[i, 11] * slat, boxes[i, 12] * slat, 0.0
+    return boxes[i, 10], boxes[i, 11], boxes[i, 12], 0.0

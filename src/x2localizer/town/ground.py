@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from x2localizer.town.compiled import compiled
+from x2localizer.town.compiled import inlined
 from x2localizer.town.districts import (
     ASPHALT,
     DASHED,
@@ -38,7 +38,7 @@ from x2localizer.town.layers import (
     Float32,
     Layers,
 )
-from x2localizer.town.lots import COURT, LOT, POOL
+from x2localizer.town.lots import COURT, DRIVEWAY, LOT
 from x2localizer.town.noise import hash01, smooth_noise
 
 Colour = tuple[float, float, float]
@@ -48,7 +48,7 @@ WHITE: Colour = (232.0, 232.0, 226.0)
 AMBER: Colour = (226.0, 176.0, 52.0)
 
 
-@compiled
+@inlined
 def line_cover(distance: float, width: float, foot: float) -> float:
     """How much of a pixel of size ``foot`` a line of a width covers whose centre is ``distance`` away."""
     low = max(distance - 0.5 * foot, -0.5 * width)
@@ -56,7 +56,7 @@ def line_cover(distance: float, width: float, foot: float) -> float:
     return max(0.0, min(1.0, (high - low) / foot))
 
 
-@compiled
+@inlined
 def dash_cover(at: float, period: float, share: float, foot: float) -> float:
     """How much of a pixel falls on the painted part of a dashed line; far away the average."""
     if foot > period:
@@ -64,14 +64,14 @@ def dash_cover(at: float, period: float, share: float, foot: float) -> float:
     return line_cover((at / period - np.floor(at / period)) * period - 0.5 * share * period, share * period, foot)
 
 
-@compiled
+@inlined
 def _marking(
-    road: Float32, lateral: float, along: float, foot: float, foot_along: float
+    road: Float32, edge: int, lateral: float, along: float, foot: float, foot_along: float
 ) -> tuple[float, float]:
     """Cover of white and of yellow paint at a place on the asphalt."""
-    half, style, arterial = road[ROAD_HALF], int(road[ROAD_MARKING]), road[ROAD_ARTERIAL] > 0
-    from_a, from_b = along - road[ROAD_CLEAR_A], road[ROAD_LENGTH] - along - road[ROAD_CLEAR_B]
-    open_a, open_b = road[ROAD_CLEAR_A] > 0, road[ROAD_CLEAR_B] > 0
+    half, style, arterial = road[edge, ROAD_HALF], int(road[edge, ROAD_MARKING]), road[edge, ROAD_ARTERIAL] > 0
+    from_a, from_b = along - road[edge, ROAD_CLEAR_A], road[edge, ROAD_LENGTH] - along - road[edge, ROAD_CLEAR_B]
+    open_a, open_b = road[edge, ROAD_CLEAR_A] > 0, road[edge, ROAD_CLEAR_B] > 0
     white, yellow = 0.0, 0.0
     if (open_a and from_a < 0.3) or (open_b and from_b < 0.3):
         return 0.0, 0.0
@@ -97,43 +97,45 @@ def _marking(
     return white, yellow
 
 
-@compiled
-def _flat_box(box: Float32, x: float, y: float, foot: float) -> tuple[float, float, float]:
+@inlined
+def _flat_box(boxes: Float32, i: int, x: float, y: float, foot: float) -> tuple[float, float, float]:
     """Parking lots, courts and pools, in their own coordinates."""
-    px, py = x - box[0], y - box[1]
-    u, v = px * box[2] + py * box[3], py * box[2] - px * box[3]
-    a, b, kind = box[4], box[5], int(box[9])
-    r, g, bl = box[10], box[11], box[12]
+    px, py = x - boxes[i, 0], y - boxes[i, 1]
+    u, v = px * boxes[i, 2] + py * boxes[i, 3], py * boxes[i, 2] - px * boxes[i, 3]
+    a, b, kind = boxes[i, 4], boxes[i, 5], int(boxes[i, 9])
+    r, g, bl = boxes[i, 10], boxes[i, 11], boxes[i, 12]
     edge = min(a - abs(u), b - abs(v))
     if kind == LOT:
         row = (v + b) / 8.5 - np.floor((v + b) / 8.5)
         paint = 0.0
         if row < 0.59:
             paint = dash_cover(u + a, 2.6, 0.06, foot) * 0.8
-        speck = 10.0 * (smooth_noise(x / 3.0, y / 3.0, int(box[19])) - 0.5)
+        speck = 10.0 * (smooth_noise(x / 3.0, y / 3.0, int(boxes[i, 19])) - 0.5)
         return r + speck + paint * (225 - r), g + speck + paint * (225 - g), bl + speck + paint * (220 - bl)
     if kind == COURT:
         paint = max(line_cover(edge - 2.0, 0.3, foot), line_cover(u, 0.3, foot) if edge > 2.0 else 0.0)
         if edge < 2.0:
             r, g, bl = 74.0, 112.0, 70.0
         return r + paint * (230 - r), g + paint * (230 - g), bl + paint * (225 - bl)
+    if kind == DRIVEWAY:
+        slab = 14.0 * (smooth_noise(x / 2.0, y / 2.0, int(boxes[i, 19])) - 0.5)
+        return r + slab, g + slab, bl + slab
     if edge < 0.6:
         return 206.0, 200.0, 188.0
     wave = 14.0 * smooth_noise(x * 1.3, y * 1.3, 5)
     return r + wave, g + wave, bl + wave
 
 
-@compiled
+@inlined
 def _open_ground(
-    surface: int, angle: float, colours: Float32, x: float, y: float, foot: float, seed: int
+    surface: int, ca: float, sa: float, palette: Float32, zone: int, x: float, y: float, foot: float, seed: int
 ) -> tuple[float, float, float]:
     """Lawns, plazas, fields, woods and water, each with its grain."""
-    r, g, b = colours[surface, 0], colours[surface, 1], colours[surface, 2]
+    r, g, b = palette[zone, surface, 0], palette[zone, surface, 1], palette[zone, surface, 2]
     large = smooth_noise(x / 19.0, y / 19.0, seed) - 0.5
     small = smooth_noise(x / 2.1, y / 2.1, seed + 1) - 0.5
     near = max(0.0, 1.0 - foot * 2.5)
     grain = (hash01(int(np.floor(x * 9)), int(np.floor(y * 9)), seed + 2) - 0.5) * near
-    ca, sa = np.cos(angle), np.sin(angle)
     u, v = x * ca + y * sa, y * ca - x * sa
     if surface == WATER:
         wave = 12.0 * (smooth_noise(x / 5.0, y / 2.0, seed + 3) - 0.5) + 8.0 * large
@@ -153,21 +155,33 @@ def _open_ground(
         trail = abs(smooth_noise(x / 85.0, y / 85.0, seed + 6) - 0.5)
         if trail < 0.014:
             speck = 12.0 * grain + 8.0 * small
-            return colours[PATH, 0] + speck, colours[PATH, 1] + speck, colours[PATH, 2] + speck
+            return palette[zone, PATH, 0] + speck, palette[zone, PATH, 1] + speck, palette[zone, PATH, 2] + speck
     if surface == GARDEN:
-        bed = smooth_noise(u / 7.0, v / 7.0, seed + 7)
-        if bed > 0.62:
-            r, g, b = r * 0.8 + 14, g * 0.75, b * 0.8
-        elif bed < 0.3:
-            r, g, b = colours[PAVEMENT, 0] * 0.92, colours[PAVEMENT, 1] * 0.92, colours[PAVEMENT, 2] * 0.92
+        column, row = np.floor(u / 9.5), np.floor(v / 17.0 + 0.37 * (np.floor(u / 9.5) % 3))
+        low = (row - 0.37 * (column % 3)) * 17.0
+        plot = hash01(int(column), int(row), seed + 7)
+        hedge = min(min(u - column * 9.5, column * 9.5 + 9.5 - u), min(v - low, low + 17.0 - v))
+        if hedge < 0.4 and plot < 0.7:
+            return 66.0 + 30.0 * small, 86.0 + 34.0 * small, 48.0 + 20.0 * small
+        if plot > 0.9 and hedge > 1.5:
+            slab = 14.0 * small + 8.0 * grain - 12.0
+            return (palette[zone, PAVEMENT, 0] * 0.9 + slab, palette[zone, PAVEMENT, 1] * 0.9 + slab,
+                    palette[zone, PAVEMENT, 2] * 0.9 + slab)  # fmt: skip
+        if plot > 0.76 and v - low < 7.0:
+            bed = 12.0 * (dash_cover(u, 1.6, 0.5, foot) - 0.5)
+            return 108.0 + bed + 20.0 * small, 98.0 + bed + 20.0 * small, 68.0 + bed + 12.0 * small
+        tone = 26.0 * (plot - 0.5)
+        r, g, b = r + tone * 0.7, g + tone * 0.5, b + tone * 0.4
     depth = 34.0 if surface == WOOD else 20.0
     shade = depth * small + 26.0 * large + 22.0 * grain
     if surface == LAWN:
+        plot = hash01(int(np.floor(u / 24.0)), int(np.floor(v / 31.0)), seed + 11) - 0.5
+        r, g, b = r + 22.0 * plot, g + 14.0 * plot, b + 12.0 * plot
         shade += 5.0 * (dash_cover(u, 3.6, 0.5, foot) - 0.5)
     return r + 0.9 * shade + 8.0 * large, g + shade, b + 0.6 * shade
 
 
-@compiled
+@inlined
 def ground_colour(
     layers: Layers, boxes: Float32, palette: Float32, x: float, y: float, foot: float, foot_far: float, seed: int
 ) -> tuple[float, float, float]:
@@ -184,15 +198,12 @@ def ground_colour(
     u, v = fx - c, fy - r
     cn, rn = c + int(u > 0.5), r + int(v > 0.5)
     zone = int(layers.zone[rn // ZONE_STEP, cn // ZONE_STEP])
-    colours = palette[zone]
     edge = int(layers.edge[rn, cn])
     if edge >= 0:
         w00, w01, w10, w11 = (1 - u) * (1 - v), u * (1 - v), (1 - u) * v, u * v
         m = layers.margin
         margin = (m[r, c] * w00 + m[r, c + 1] * w01 + m[r + 1, c] * w10 + m[r + 1, c + 1] * w11) * FIELD_UNIT_M
-        road = layers.road[edge]
-        pavement = road[ROAD_PAVEMENT]
-        if margin < pavement:
+        if margin < layers.road[edge, ROAD_PAVEMENT]:
             e, f, s = layers.edge, layers.lateral, layers.along
             if e[r, c] == edge and e[r, c + 1] == edge and e[r + 1, c] == edge and e[r + 1, c + 1] == edge:
                 lateral = f[r, c] * w00 + f[r, c + 1] * w01 + f[r + 1, c] * w10 + f[r + 1, c + 1] * w11
@@ -200,21 +211,41 @@ def ground_colour(
             else:
                 lateral, along = float(f[rn, cn]), float(s[rn, cn])
             return _street(
-                road, colours, margin, lateral * FIELD_UNIT_M, along * FIELD_UNIT_M, x, y, foot, foot_far, seed
+                layers.road,
+                edge,
+                palette,
+                zone,
+                margin,
+                lateral * FIELD_UNIT_M,
+                along * FIELD_UNIT_M,
+                x,
+                y,
+                foot,
+                foot_far,
+                seed,
             )
     box = int(layers.owner[rn, cn])
     if box > 0 and boxes[box - 1, 9] >= LOT:
-        if boxes[box - 1, 9] <= POOL:
-            return _flat_box(boxes[box - 1], x, y, foot)
+        return _flat_box(boxes, box - 1, x, y, foot)
     return _open_ground(
-        int(layers.surface[rn, cn]), layers.district[zone, 0], colours, x, y, max(foot, foot_far * 0.5), seed
+        int(layers.surface[rn, cn]),
+        layers.district[zone, 0],
+        layers.district[zone, 1],
+        palette,
+        zone,
+        x,
+        y,
+        max(foot, foot_far * 0.5),
+        seed,
     )
 
 
-@compiled
+@inlined
 def _street(
     road: Float32,
-    colours: Float32,
+    edge: int,
+    palette: Float32,
+    zone: int,
     margin: float,
     lateral: float,
     along: float,
@@ -231,18 +262,22 @@ def _street(
     # Outside the kerb.
     joint = max(dash_cover(along, 1.6, 0.05, foot_far), dash_cover(margin + 50.0, 1.6, 0.05, foot)) * near
     shade = 10.0 * patch + 8.0 * grain - 26.0 * joint
-    pr, pg, pb = colours[PAVEMENT, 0] + shade, colours[PAVEMENT, 1] + shade, colours[PAVEMENT, 2] + shade
+    pr, pg, pb = (
+        palette[zone, PAVEMENT, 0] + shade,
+        palette[zone, PAVEMENT, 1] + shade,
+        palette[zone, PAVEMENT, 2] + shade,
+    )
     kerb = line_cover(margin - 0.12, 0.24, foot)
     pr, pg, pb = pr + kerb * (KERB[0] - pr), pg + kerb * (KERB[1] - pg), pb + kerb * (KERB[2] - pb)
     on_road = min(max(0.5 - margin / foot, 0.0), 1.0)
     if on_road <= 0.0:
         return pr, pg, pb
-    white, yellow = _marking(road, lateral, along, foot, foot_far)
+    white, yellow = _marking(road, edge, lateral, along, foot, foot_far)
     worn = 0.92 - 0.3 * smooth_noise(x / 1.7, y / 1.7, seed + 10)
     white, yellow = white * worn, yellow * worn
-    wheel = 4.0 * line_cover(abs(abs(lateral) - 0.5 * road[ROAD_HALF]) - 0.8, 0.7, max(foot, 0.4))
+    wheel = 4.0 * line_cover(abs(abs(lateral) - 0.5 * road[edge, ROAD_HALF]) - 0.8, 0.7, max(foot, 0.4))
     shade = 13.0 * patch + 20.0 * grain - wheel
-    ar, ag, ab = colours[ASPHALT, 0] + shade, colours[ASPHALT, 1] + shade, colours[ASPHALT, 2] + shade
+    ar, ag, ab = palette[zone, ASPHALT, 0] + shade, palette[zone, ASPHALT, 1] + shade, palette[zone, ASPHALT, 2] + shade
     ar += white * (WHITE[0] - ar) + yellow * (AMBER[0] - ar)
     ag += white * (WHITE[1] - ag) + yellow * (AMBER[1] - ag)
     ab += white * (WHITE[2] - ab) + yellow * (AMBER[2] - ab)

@@ -42,8 +42,8 @@ class Layers(NamedTuple):
     zone: UInt8  # (H / ZONE_STEP, W / ZONE_STEP) neighbourhood
     owner: UInt16  # (H, W) 1 + index of the box that covers the pixel, 0 for none
     height: UInt16  # (H, W) decimetres above ground of the highest thing
-    road: Float32  # (roads, 10) see ROAD_*
-    district: Float32  # (districts, 4): angle, paved width, marking, kind
+    road: Float32  # (roads, 8) see ROAD_*
+    district: Float32  # (districts, 2): cosine and sine of the street grid's angle
 
 
 ROAD_HALF, ROAD_MARKING, ROAD_LENGTH, ROAD_CLEAR_A, ROAD_CLEAR_B, ROAD_PAVEMENT, ROAD_ARTERIAL, ROAD_BRIDGE = range(8)
@@ -188,10 +188,8 @@ def empty_layers(plan: Plan, pixels_per_tile: int) -> Layers:
     _ground(zone, ground, margin, mpp, plan.seed, surface)
     if plan.river is not None:
         _stamp_river(plan.river, plan.river_half_m, mpp, plan.seed, surface)
-    kinds = {name: i for i, name in enumerate(sorted({d.kind.name for d in plan.districts}))}
-    district = np.array(
-        [(d.angle, d.pavement_width, d.marking, kinds[d.kind.name]) for d in plan.districts], np.float32
-    )
+    angles = np.array([d.angle for d in plan.districts])
+    district = np.stack([np.cos(angles), np.sin(angles)], 1).astype(np.float32)
     return Layers(
         mpp, edge, margin, lateral, along, surface, zone,
         np.zeros((side, side), np.uint16), np.zeros((side, side), np.uint16),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from x2localizer.town.compiled import compiled
-from x2localizer.town.districts import CONE, LAWN, PARK, POLE, POPLAR, RGB, ROUND, WATER, District
+from x2localizer.town.districts import CONE, LAWN, PARK, PAVEMENT, POLE, POPLAR, RGB, ROUND, WATER, District
 from x2localizer.town.layers import FIELD_UNIT_M, ZONE_STEP, Float32, Layers, UInt8, UInt16
 from x2localizer.town.noise import stream
 from x2localizer.town.plan import Plan, Road
@@ -23,7 +23,7 @@ CX, CY, UX, UY, HALF_A, HALF_B, Z0, Z1, Z2, KIND = range(10)
 WALL, ROOF, STOREY, BAY, STYLE, SEED = 10, 13, 16, 17, 18, 19
 BOX_COLUMNS = 20
 
-BUILDING, HEDGE, FENCE, CAR, CABIN, LOT, COURT, POOL = range(8)
+BUILDING, HEDGE, FENCE, CAR, CABIN, LOT, COURT, POOL, DRIVEWAY = range(9)
 """Kinds of box. From LOT on they are flat: painted on the ground, nothing to bump into."""
 
 # Columns of the tree table: place, crown radius, height of the crown's middle, half its height, trunk radius,
@@ -52,13 +52,11 @@ class Stock:
         """Whether one spot is free."""
         c, r = int(x / self.metres), int(y / self.metres)
         inside = 0 <= r < self.taken.shape[0] and 0 <= c < self.taken.shape[1]
-        return inside and self.taken[r, c] == 0
+        return inside and bool(self.taken[r, c] == 0)
 
 
 @compiled
-def _take(
-    taken: UInt8, metres: float, x: float, y: float, ux: float, uy: float, a: float, b: float, mark: int
-) -> bool:
+def _take(taken: UInt8, metres: float, x: float, y: float, ux: float, uy: float, a: float, b: float, mark: int) -> bool:
     """Check every pixel of a turned rectangle, then mark them all; False if one is taken or off the map."""
     reach_x, reach_y = abs(ux) * a + abs(uy) * b, abs(uy) * a + abs(ux) * b
     c0, c1 = int((x - reach_x) / metres), int((x + reach_x) / metres)
@@ -95,6 +93,8 @@ def place_lots(plan: Plan, layers: Layers) -> tuple[Float32, Float32]:
     for i, road in enumerate(plan.roads):
         for side in (-1.0, 1.0):
             _line_street(stream(plan.seed, "lots", i, int(side > 0)), plan, layers, stock, road, side)
+        if road.bridge:
+            _railings(stock, road)
     _fill_blocks(stream(plan.seed, "blocks"), plan, layers, stock)
     for i, road in enumerate(plan.roads):
         _street_trees(stream(plan.seed, "street trees", i), plan, layers, stock, road)
@@ -133,9 +133,7 @@ def _pick(rng: np.random.Generator, colours: tuple[RGB, ...], spread: float = 5.
     return r, g, b
 
 
-def _line_street(
-    rng: np.random.Generator, plan: Plan, layers: Layers, stock: Stock, road: Road, side: float
-) -> None:
+def _line_street(rng: np.random.Generator, plan: Plan, layers: Layers, stock: Stock, road: Road, side: float) -> None:
     """Lots along one side of a road."""
     length = road.length_m
     at = float(rng.uniform(2, 8))
@@ -179,6 +177,13 @@ def _lot(
         if front < 5.5 or not stock.room(x, y, ux, uy, front / 2 + 0.1, depth / 2 + 0.1):
             return
     _building(rng, stock, district, float(x), float(y), float(ux), float(uy), front / 2, depth / 2)
+    if setback > 3.0 and rng.uniform() < 0.75:
+        dx, dy = point + out * (road.half_width + road.pavement + setback / 2) + tangent * (front / 2 - 1.5)
+        if stock.room(dx, dy, -uy, ux, setback / 2 - 0.6, 1.1, 2):
+            slab, seed = _pick(rng, (district.colours[PAVEMENT],)), int(rng.integers(1 << 20))
+            stock.boxes.append(
+                (dx, dy, -uy, ux, setback / 2 + 0.8, 1.4, 0.0, 0.0, 0.0, DRIVEWAY, *slab, *slab, 3.0, 3.0, 0, seed)
+            )
     if setback > 1.6 and rng.uniform() < district.kind.hedges:
         hx, hy = point + out * (road.half_width + road.pavement + 0.7)
         half = (front + min(gap, 5.0)) / 2 - 0.8
@@ -188,7 +193,7 @@ def _lot(
             height = float(rng.uniform(0.8, 1.7)) if green else float(rng.uniform(0.6, 1.1))
             stock.boxes.append(
                 (hx, hy, ux, uy, half, 0.35 if green else 0.12, 0.0, height, height,
-                 HEDGE if green else FENCE, *colour, *colour, 3.0, 3.0, 0, rng.integers(1 << 20))
+                 HEDGE if green else FENCE, *colour, *colour, 3.0, 3.0, 0, int(rng.integers(1 << 20)))
             )  # fmt: skip
 
 
@@ -251,6 +256,19 @@ def _wing(
         low = eaves * 0.8
         axis = (-uy, ux, half, wide) if half > wide else (ux, uy, wide, half)
         stock.boxes.append((wx, wy, *axis, 0.0, low, low + min(half, wide) * 0.7, BUILDING, *tail))
+
+
+def _railings(stock: Stock, road: Road) -> None:
+    """Both sides of a bridge."""
+    for (x0, y0), (x1, y1) in zip(road.points[:-1], road.points[1:], strict=True):
+        length = float(np.hypot(x1 - x0, y1 - y0))
+        ux, uy = (x1 - x0) / length, (y1 - y0) / length
+        for side in (-1.0, 1.0):
+            away = side * (road.half_width + road.pavement)
+            x, y = (x0 + x1) / 2 - uy * away, (y0 + y1) / 2 + ux * away
+            stock.boxes.append(
+                (x, y, ux, uy, length / 2, 0.12, 0.0, 1.1, 1.1, FENCE, 150, 152, 154, 150, 152, 154, 3.0, 3.0, 0, 7)
+            )
 
 
 def _fill_blocks(rng: np.random.Generator, plan: Plan, layers: Layers, stock: Stock) -> None:
@@ -338,7 +356,7 @@ def _street_trees(rng: np.random.Generator, plan: Plan, layers: Layers, stock: S
 def _clear_of_roads(layers: Layers, x: float, y: float, least_m: float) -> bool:
     r, c = int(y / layers.metres_per_pixel), int(x / layers.metres_per_pixel)
     inside = 0 <= r < layers.margin.shape[0] and 0 <= c < layers.margin.shape[1]
-    return inside and layers.margin[r, c] * FIELD_UNIT_M > least_m and layers.surface[r, c] != WATER
+    return inside and bool(layers.margin[r, c] * FIELD_UNIT_M > least_m and layers.surface[r, c] != WATER)
 
 
 def _scatter_trees(rng: np.random.Generator, plan: Plan, layers: Layers, stock: Stock) -> None:

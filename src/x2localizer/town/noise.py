@@ -6,7 +6,7 @@ import zlib
 
 import numpy as np
 
-from x2localizer.town.compiled import compiled
+from x2localizer.town.compiled import inlined
 
 
 def stream(seed: int, *names: str | int) -> np.random.Generator:
@@ -15,7 +15,7 @@ def stream(seed: int, *names: str | int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, *words])))
 
 
-@compiled
+@inlined
 def hash01(x: int, y: int, seed: int) -> float:
     """A fixed pseudo-random number in [0, 1) for an integer place."""
     value = (x * 374761393 + y * 668265263 + seed * 974634777) & 0xFFFFFFFF
@@ -24,14 +24,21 @@ def hash01(x: int, y: int, seed: int) -> float:
     return ((value ^ (value >> 15)) & 0xFFFFFF) / 16777216.0
 
 
-@compiled
+_LATTICE = 128
+_BUMPS = stream(20, "bumps").random((_LATTICE, _LATTICE)).astype(np.float32)
+"""Random heights at the corners of a lattice that repeats; seeds look at it from different corners."""
+
+
+@inlined
 def smooth_noise(x: float, y: float, seed: int) -> float:
-    """Value noise in [0, 1), one bump per unit of length."""
+    """Value noise in [0, 1), one bump per unit of length, repeating after 128 units."""
     fx, fy = np.floor(x), np.floor(y)
-    ix, iy = int(fx), int(fy)
-    u, v = x - fx, y - fy
-    u = u * u * (3.0 - 2.0 * u)
-    v = v * v * (3.0 - 2.0 * v)
-    top = hash01(ix, iy, seed) * (1.0 - u) + hash01(ix + 1, iy, seed) * u
-    low = hash01(ix, iy + 1, seed) * (1.0 - u) + hash01(ix + 1, iy + 1, seed) * u
-    return top * (1.0 - v) + low * v
+    c, r = int(fx) + seed * 37, int(fy) + seed * 59
+    c0, c1 = c & (_LATTICE - 1), (c + 1) & (_LATTICE - 1)
+    r0, r1 = r & (_LATTICE - 1), (r + 1) & (_LATTICE - 1)
+    u, v = np.float32(x - fx), np.float32(y - fy)
+    u = u * u * (np.float32(3.0) - np.float32(2.0) * u)
+    v = v * v * (np.float32(3.0) - np.float32(2.0) * v)
+    top = _BUMPS[r0, c0] + (_BUMPS[r0, c1] - _BUMPS[r0, c0]) * u
+    low = _BUMPS[r1, c0] + (_BUMPS[r1, c1] - _BUMPS[r1, c0]) * u
+    return float(top + (low - top) * v)

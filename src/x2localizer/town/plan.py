@@ -7,6 +7,7 @@ cut at the arterials. Everything is then bent by one smooth field, so that no st
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -78,9 +79,7 @@ def draw_plan(seed: int, place: Place) -> Plan:
     cells = [_voronoi_cell(sites, i, size) for i in range(len(sites))]
     bend = _bend(rng)
     river, river_half = _river(stream(seed, "river"), size)
-    lines = _arterials(cells) + [
-        line for i, cell in enumerate(cells) for line in _streets(rng, cell, districts[i], i)
-    ]
+    lines = _arterials(cells) + [line for i, cell in enumerate(cells) for line in _streets(rng, cell, districts[i], i)]
     nodes, pieces = _cut(lines)
     nodes, pieces = _thin_out(rng, nodes, pieces)
     roads = _bent_roads(rng, nodes, pieces, lines, districts, bend, river, river_half, size)
@@ -218,8 +217,9 @@ def _cut(lines: list[_Line]) -> tuple[Floats, list[tuple[int, int, int]]]:
     points = np.array(nodes.points)
     pieces: dict[tuple[int, int], int] = {}
     for i, line in enumerate(lines):
-        order = sorted(set(on_line[i]), key=lambda n, s=line: float((s.end - s.start) @ (points[n] - s.start)))
-        for a, b in zip(order, order[1:], strict=False):
+        along = points @ (line.end - line.start)
+        order = sorted(set(on_line[i]), key=along.tolist().__getitem__)
+        for a, b in pairwise(order):
             pieces.setdefault((min(a, b), max(a, b)), i)
     return points, [(a, b, i) for (a, b), i in pieces.items()]
 
@@ -274,10 +274,9 @@ def _river(rng: np.random.Generator, size: float) -> tuple[Floats | None, float]
     angle = rng.uniform(0, np.pi)
     along, across = np.array([np.cos(angle), np.sin(angle)]), np.array([-np.sin(angle), np.cos(angle)])
     at = np.linspace(-0.9 * size, 0.9 * size, 160)
-    sway = sum(
-        rng.uniform(25, 90) * np.sin(2 * np.pi * at / rng.uniform(600, 1600) + rng.uniform(0, 6.3))
-        for _ in range(3)
-    )
+    sway = np.zeros(len(at))
+    for _ in range(3):
+        sway += rng.uniform(25, 90) * np.sin(2 * np.pi * at / rng.uniform(600, 1600) + rng.uniform(0, 6.3))
     middle = np.array([size, size]) / 2 + across * rng.uniform(-0.3, 0.3) * size
     return np.asarray(middle + at[:, None] * along + sway[:, None] * across), float(rng.uniform(12, 26))
 
@@ -302,8 +301,11 @@ def _bent_roads(
         count = max(2, int(np.ceil(np.hypot(*(nodes[b] - nodes[a])) / STEP_M)) + 1)
         points = nodes[a] + np.linspace(0, 1, count)[:, None] * (nodes[b] - nodes[a])
         points = points + bend_at(points, bend)
-        if points.max() < -60 or points.min() > size + 60 or np.any(points.mean(0) < -60) or np.any(
-            points.mean(0) > size + 60
+        if (
+            points.max() < -60
+            or points.min() > size + 60
+            or np.any(points.mean(0) < -60)
+            or np.any(points.mean(0) > size + 60)
         ):
             continue
         wet = 0
@@ -312,10 +314,21 @@ def _bent_roads(
         if wet and (not line.arterial or wet * STEP_M > 2 * river_half + 70.0):
             continue
         if line.arterial:
-            roads.append(
-                Road(a, b, points, arterial_half[i], 3.0, True, arterial_marking[i], wet > 0)
-            )
+            roads.append(Road(a, b, points, arterial_half[i], 3.0, True, arterial_marking[i], wet > 0))
         else:
             d = districts[line.district]
             roads.append(Road(a, b, points, d.half_width, d.pavement_width, False, d.marking, False))
-    return tuple(roads)
+    return _without_stubs(roads, len(nodes))
+
+
+def _without_stubs(roads: list[Road], nodes: int) -> tuple[Road, ...]:
+    """Without bridges that lead nowhere."""
+    while True:
+        degree = np.zeros(nodes, int)
+        for road in roads:
+            degree[road.a] += 1
+            degree[road.b] += 1
+        kept = [road for road in roads if not (road.bridge and min(degree[road.a], degree[road.b]) < 2)]
+        if len(kept) == len(roads):
+            return tuple(roads)
+        roads = kept

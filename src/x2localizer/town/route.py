@@ -12,6 +12,8 @@ from x2localizer.types import Floats
 
 STEP_M = 0.5
 """Distance between the points of a lane."""
+SHARPEST = 0.7
+"""Cosine of the narrowest angle between two arms that a car turns into: it does not turn back on itself."""
 Bounds = tuple[float, float, float, float]
 
 
@@ -80,7 +82,8 @@ def _walk(rng: np.random.Generator, plan: Plan, allowed: list[int], length_m: fl
     while total < length_m:
         road, forward = walk[-1]
         node = plan.roads[road].b if forward else plan.roads[road].a
-        options = [arm for arm in arms[node] if arm[0] != road]
+        heading = _leaving(plan, road, not forward)
+        options = [arm for arm in arms[node] if arm[0] != road and float(_leaving(plan, *arm) @ heading) < SHARPEST]
         if not options:
             break
         weights = np.array([0.15 ** visits.get(arm[0], 0) for arm in options])
@@ -91,14 +94,23 @@ def _walk(rng: np.random.Generator, plan: Plan, allowed: list[int], length_m: fl
     return walk
 
 
+def _leaving(plan: Plan, road: int, forward: bool) -> Floats:
+    """Unit direction in which a road leaves its first node (or its last, if not forward)."""
+    points = plan.roads[road].points
+    step = points[1] - points[0] if forward else points[-2] - points[-1]
+    return np.asarray(step / np.hypot(*step))
+
+
 def _smooth(values: Floats, window: int) -> Floats:
     """Moving average along the first axis; the ends keep their place."""
     half = window // 2
     if half < 1 or len(values) < 3:
         return values
-    padded = np.concatenate([
-        2 * values[:1] - values[half:0:-1], values, 2 * values[-1:] - values[-2 : -half - 2 : -1]
-    ]) if len(values) > half + 1 else np.pad(values, [(half, half)] + [(0, 0)] * (values.ndim - 1), mode="edge")  # fmt: skip
+    if len(values) > half + 1:  # the ends go on point-symmetrically, so a straight end stays straight
+        before, after = 2 * values[:1] - values[half:0:-1], 2 * values[-1:] - values[-2 : -half - 2 : -1]
+        padded = np.concatenate([before, values, after])
+    else:
+        padded = np.pad(values, [(half, half)] + [(0, 0)] * (values.ndim - 1), mode="edge")
     total = np.cumsum(np.concatenate([np.zeros_like(padded[:1]), padded]), axis=0)
     width = 2 * half + 1
     return np.asarray((total[width:] - total[:-width]) / width)
@@ -192,4 +204,4 @@ def drive_times(rng: np.random.Generator, route: Route, stretch_s: float) -> tup
     distances = np.insert(distances, halted + 1, distances[halted])
     if times[-1] < stretch_s:
         times, distances = np.append(times, stretch_s + 1.0), np.append(distances, distances[-1])
-    return times, distances
+    return np.asarray(times, np.float64), np.asarray(distances, np.float64)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from x2localizer.town.compiled import compiled
+from x2localizer.town.compiled import compiled, inlined
 from x2localizer.town.districts import CONE, POLE, POPLAR
 from x2localizer.town.facade import wall_colour
 from x2localizer.town.ground import ground_colour
@@ -39,18 +39,18 @@ class _Hits(NamedTuple):
     side: np.ndarray
 
 
-@compiled
-def _meet_box(box: Float32, ox: float, oy: float, dx: float, dy: float) -> tuple[float, float, int]:
+@inlined
+def _meet_box(boxes: Float32, item: int, ox: float, oy: float, dx: float, dy: float) -> tuple[float, float, int]:
     """Depths where a ray enters and leaves a footprint and the side it enters by: 0/1 long, 2/3 ends; -1 for none."""
-    px, py = ox - box[0], oy - box[1]
-    u, v = px * box[2] + py * box[3], py * box[2] - px * box[3]
-    du, dv = dx * box[2] + dy * box[3], dy * box[2] - dx * box[3]
+    px, py = ox - boxes[item, 0], oy - boxes[item, 1]
+    u, v = px * boxes[item, 2] + py * boxes[item, 3], py * boxes[item, 2] - px * boxes[item, 3]
+    du, dv = dx * boxes[item, 2] + dy * boxes[item, 3], dy * boxes[item, 2] - dx * boxes[item, 3]
     if abs(du) < 1e-9:
         du = 1e-9
     if abs(dv) < 1e-9:
         dv = 1e-9
-    ua, ub = (-box[4] - u) / du, (box[4] - u) / du
-    va, vb = (-box[5] - v) / dv, (box[5] - v) / dv
+    ua, ub = (-boxes[item, 4] - u) / du, (boxes[item, 4] - u) / du
+    va, vb = (-boxes[item, 5] - v) / dv, (boxes[item, 5] - v) / dv
     near_u, far_u = min(ua, ub), max(ua, ub)
     near_v, far_v = min(va, vb), max(va, vb)
     enter, leave = max(near_u, near_v), min(far_u, far_v)
@@ -61,7 +61,7 @@ def _meet_box(box: Float32, ox: float, oy: float, dx: float, dy: float) -> tuple
     return enter, leave, 2 if du > 0 else 3
 
 
-@compiled
+@inlined
 def _insert(hits: _Hits, count: int, depth: float, what: int, leave: float, side: int) -> int:
     """Keep hits sorted by depth."""
     if count >= MAX_HITS:
@@ -80,7 +80,7 @@ def _collect(scene: Scene, ox: float, oy: float, dx: float, dy: float, ray: int,
     """Walk the grid along a ray and collect everything it meets, nearest first."""
     count = 0
     for i in range(scene.movers, scene.boxes.shape[0]):
-        enter, leave, side = _meet_box(scene.boxes[i], ox, oy, dx, dy)
+        enter, leave, side = _meet_box(scene.boxes, i, ox, oy, dx, dy)
         if side >= 0:
             count = _insert(hits, count, enter, i, leave, side)
     fx, fy = (ox - scene.x0) / CELL_M, (oy - scene.y0) / CELL_M
@@ -100,7 +100,7 @@ def _collect(scene: Scene, ox: float, oy: float, dx: float, dy: float, ray: int,
                 if item >= 0:
                     if scene.seen[item] != ray:
                         scene.seen[item] = ray
-                        enter, leave, side = _meet_box(scene.boxes[item], ox, oy, dx, dy)
+                        enter, leave, side = _meet_box(scene.boxes, item, ox, oy, dx, dy)
                         if side >= 0:
                             count = _insert(hits, count, enter, item, leave, side)
                 else:
@@ -122,7 +122,7 @@ def _collect(scene: Scene, ox: float, oy: float, dx: float, dy: float, ray: int,
     return count
 
 
-@compiled
+@inlined
 def _shade(look: Look, x: float, y: float, z: float) -> tuple[float, float]:
     """(sunlight 0 to 1, lamp light 0 to 1) that reaches a point."""
     c, r = int((x - look.patch_x) / look.patch_m), int((y - look.patch_y) / look.patch_m)
@@ -132,7 +132,7 @@ def _shade(look: Look, x: float, y: float, z: float) -> tuple[float, float]:
     return lit, look.lamps[r, c]
 
 
-@compiled
+@inlined
 def _sky(look: Look, dx: float, dy: float, norm: float, rise: float, out: Float32) -> None:
     """Colour of the sky toward (dx, dy) at ``rise`` = tangent of the height."""
     up = min(max(rise * 1.7, 0.0), 1.0)
@@ -153,7 +153,7 @@ def _sky(look: Look, dx: float, dy: float, norm: float, rise: float, out: Float3
         out[k] = value + glow * (255.0 - value)
 
 
-@compiled
+@inlined
 def _put(
     canvas: Float32, row: int, column: int, look: Look, r: float, g: float, b: float, sun: float, lamp: float,
     glow: float, depth: float,
@@ -169,59 +169,59 @@ def _put(
 
 @compiled
 def _wall(
-    canvas: Float32, ids: np.ndarray, filled: UInt8, column: int, cam: Camera, look: Look, box: Float32, item: int,
+    canvas: Float32, ids: np.ndarray, filled: UInt8, column: int, cam: Camera, look: Look, boxes: Float32, item: int,
     depth: float, leave: float, side: int, dx: float, dy: float,
 ) -> None:  # fmt: skip
     """Fill a column's rows with the wall a ray enters and the roof that rises behind it."""
     x, y = cam.x + depth * dx, cam.y + depth * dy
-    px, py = x - box[0], y - box[1]
-    u, v = px * box[2] + py * box[3], py * box[2] - px * box[3]
+    px, py = x - boxes[item, 0], y - boxes[item, 1]
+    u, v = px * boxes[item, 2] + py * boxes[item, 3], py * boxes[item, 2] - px * boxes[item, 3]
     facing = 1.0 if side in (0, 2) else -1.0
     if side < 2:
-        s, width, nx, ny = u + box[4], 2 * box[4], facing * box[3], -facing * box[2]
+        s, width, nx, ny = u + boxes[item, 4], 2 * boxes[item, 4], facing * boxes[item, 3], -facing * boxes[item, 2]
     else:
-        s, width, nx, ny = v + box[5], 2 * box[5], -facing * box[2], -facing * box[3]
+        s, width, nx, ny = v + boxes[item, 5], 2 * boxes[item, 5], -facing * boxes[item, 2], -facing * boxes[item, 3]
     end = 0 if side < 2 else (-1 if side == 2 else 1)
-    slope = box[8] - box[7]
-    top = box[7] if side < 2 else box[8] - slope * min(abs(v) / box[5], 1.0)
+    slope = boxes[item, 8] - boxes[item, 7]
+    top = boxes[item, 7] if side < 2 else boxes[item, 8] - slope * min(abs(v) / boxes[item, 5], 1.0)
     scale = cam.focal / depth
     foot = 1.0 / scale
     facing_sun = max(0.0, nx * look.sun_x + ny * look.sun_y) * look.sun_flat
     first = max(0, int(np.ceil(cam.horizon - (top - cam.z) * scale - 0.5)))
-    last = min(canvas.shape[0] - 1, int(np.floor(cam.horizon - (box[6] - cam.z) * scale - 0.5)))
-    sun0, lamp = _shade(look, x + 0.6 * nx, y + 0.6 * ny, 1.0)
+    last = min(canvas.shape[0] - 1, int(np.floor(cam.horizon - (boxes[item, 6] - cam.z) * scale - 0.5)))
+    _, lamp = _shade(look, x + 0.6 * nx, y + 0.6 * ny, 1.0)
     for row in range(first, last + 1):
         if filled[row]:
             continue
         z = cam.z - (row + 0.5 - cam.horizon) / scale
         sun, _ = _shade(look, x + 0.6 * nx, y + 0.6 * ny, z)
-        if side >= 2 and z > box[7] and box[9] == 0:
-            r, g, b, glow = box[10] * 0.96, box[11] * 0.96, box[12] * 0.96, 0.0
+        if side >= 2 and z > boxes[item, 7] and boxes[item, 9] == 0:
+            r, g, b, glow = boxes[item, 10] * 0.96, boxes[item, 11] * 0.96, boxes[item, 12] * 0.96, 0.0
         else:
-            r, g, b, glow = wall_colour(box, end, s, z, width, foot, look.night)
+            r, g, b, glow = wall_colour(boxes, item, end, s, z, width, foot, look.night)
         low = 0.82 + 0.18 * min(z / 3.0, 1.0)  # the street darkens the foot of a wall
         _put(canvas, row, column, look, r * low, g * low, b * low, sun * facing_sun, lamp * 0.7 / (1 + z * 0.2),
              glow, depth)  # fmt: skip
         filled[row] = 1
         ids[row, column] = BOX + item
-    if slope > 0.05 and box[9] == 0:
-        _roof_rise(canvas, ids, filled, column, cam, look, box, item, depth, leave, top, u, v, dx, dy)
+    if slope > 0.05 and boxes[item, 9] == 0:
+        _roof_rise(canvas, ids, filled, column, cam, look, boxes, item, depth, leave, top, u, v, dx, dy)
 
 
 @compiled
 def _roof_rise(
-    canvas: Float32, ids: np.ndarray, filled: UInt8, column: int, cam: Camera, look: Look, box: Float32, item: int,
+    canvas: Float32, ids: np.ndarray, filled: UInt8, column: int, cam: Camera, look: Look, boxes: Float32, item: int,
     depth: float, leave: float, top: float, u: float, v: float, dx: float, dy: float,
 ) -> None:  # fmt: skip
     """The slope of a pitched roof between the wall's top and the ridge, where it faces the camera."""
-    slope = (box[8] - box[7]) / box[5]
-    dv = dy * box[2] - dx * box[3]
+    slope = (boxes[item, 8] - boxes[item, 7]) / boxes[item, 5]
+    dv = dy * boxes[item, 2] - dx * boxes[item, 3]
     if v * dv >= 0:  # the roof falls away from the camera
         return
     crest = min(depth - v / dv, leave)
     rise = slope * abs(dv)
     side = 1.0 if v > 0 else -1.0
-    lit = max(0.0, side * (look.sun_y * box[2] - look.sun_x * box[3]) * slope * 0.6 + look.sun_z)
+    lit = max(0.0, side * (look.sun_y * boxes[item, 2] - look.sun_x * boxes[item, 3]) * slope * 0.6 + look.sun_z)
     high = top + rise * (crest - depth)
     first = max(0, int(np.ceil(cam.horizon - (high - cam.z) * cam.focal / crest - 0.5)))
     last = min(canvas.shape[0] - 1, int(np.floor(cam.horizon - (top - cam.z) * cam.focal / depth - 0.5)))
@@ -231,22 +231,41 @@ def _roof_rise(
         sight = (cam.horizon - row - 0.5) / cam.focal
         at = min(max((top - rise * depth - cam.z) / min(sight - rise, -1e-6), depth), crest)
         x, y = cam.x + at * dx, cam.y + at * dy
-        along = (x - box[0]) * box[2] + (y - box[1]) * box[3]
-        course = 0.9 + 0.2 * smooth_noise(along / 2.5, at / 0.8, int(box[19]))
+        along = (x - boxes[item, 0]) * boxes[item, 2] + (y - boxes[item, 1]) * boxes[item, 3]
+        course = 0.9 + 0.2 * smooth_noise(along / 2.5, at / 0.8, int(boxes[item, 19]))
         sun, _ = _shade(look, x, y, top + 1.0)
-        _put(canvas, row, column, look, box[13] * course, box[14] * course, box[15] * course, sun * lit, 0.0, 0.0, at)
+        _put(
+            canvas,
+            row,
+            column,
+            look,
+            boxes[item, 13] * course,
+            boxes[item, 14] * course,
+            boxes[item, 15] * course,
+            sun * lit,
+            0.0,
+            0.0,
+            at,
+        )
         filled[row] = 1
         ids[row, column] = BOX + item
 
 
 @compiled
 def _tree(
-    canvas: Float32, ids: np.ndarray, filled: UInt8, column: int, cam: Camera, look: Look, tree: Float32,
+    canvas: Float32, ids: np.ndarray, filled: UInt8, column: int, cam: Camera, look: Look, trees: Float32, item: int,
     depth: float, off: float, dx: float, dy: float,
 ) -> None:  # fmt: skip
     """Crown and trunk of a tree, or a lamp post, as the slice that one column sees."""
-    x, y, crown, mid, half, trunk = tree[0], tree[1], tree[2], tree[3], tree[4], tree[5]
-    shape, seed = int(tree[6]), int(tree[10])
+    x, y, crown, mid, half, trunk = (
+        trees[item, 0],
+        trees[item, 1],
+        trees[item, 2],
+        trees[item, 3],
+        trees[item, 4],
+        trees[item, 5],
+    )
+    shape, seed = int(trees[item, 6]), int(trees[item, 10])
     scale = cam.focal / depth
     across = off / crown
     sun_side = look.sun_x * -dy + look.sun_y * dx  # light from the left or the right of the view
@@ -256,7 +275,7 @@ def _tree(
     low = mid - half
     first = max(0, int(np.ceil(cam.horizon - (mid + half - cam.z) * scale - 0.5)))
     last = min(canvas.shape[0] - 1, int(np.floor(cam.horizon - (low - cam.z) * scale - 0.5)))
-    size = max(0.3, 1.6 / scale)
+    size = max(0.2, 1.2 / scale)
     for row in range(first, last + 1):
         if filled[row]:
             continue
@@ -270,16 +289,25 @@ def _tree(
             continue
         wide = 0.5 * (1.0 - q) if shape == CONE else np.sqrt(max(0.0, 1.0 - q * q))
         rim = abs(across) / max(wide, 0.05)
-        clump = smooth_noise(off / size / 2.2, z / size / 2.2, seed) - 0.5
-        leaf = hash01(int(np.floor(off / size * 1.7)), int(np.floor(z / size * 1.7)), seed)
-        if rim > 0.86 + 0.5 * clump + 0.16 * (leaf - 0.5) or leaf < 0.06 + bare * (0.55 + 0.4 * rim):
+        clump = smooth_noise(off / 1.2, z / 1.2, seed) - 0.5
+        leaf = smooth_noise(off / size, z / size, seed + 7)
+        if rim > 0.9 + 0.5 * clump + 0.3 * (leaf - 0.5):
+            continue
+        if bare > 0.5:  # branches fan out from the top of the trunk
+            away = np.sqrt(off * off + (z - low) * (z - low))
+            fan = np.arctan2(off, z - low + 0.5) * 5.0
+            twig = abs(smooth_noise(fan + 0.5 * clump, away * 0.35, seed + 1) - 0.5)
+            fine = abs(smooth_noise(fan * 2.6 + clump, away * 0.8, seed + 2) - 0.5)
+            if twig > 0.03 + 0.25 / scale and fine > 0.025 + 0.2 / scale:
+                continue
+        elif leaf < 0.16 + 0.9 * bare:
             continue
         bulge = np.sqrt(max(0.0, 1.0 - min(rim, 1.0) ** 2))
         facing = 0.45 + 0.4 * across * sun_side * -1.0 + 0.3 * behind * bulge + 0.25 * q * look.sun_z
         tone = 0.74 + 0.5 * clump + 0.24 * (leaf - 0.5) + 0.2 * q
         if shape == POPLAR:
             tone -= 0.06
-        _put(canvas, row, column, look, tree[7] * tone, tree[8] * tone, tree[9] * tone,
+        _put(canvas, row, column, look, trees[item, 7] * tone, trees[item, 8] * tone, trees[item, 9] * tone,
              sun0 * max(0.0, facing), lamp * 0.6, 0.0, depth)  # fmt: skip
         filled[row] = 1
         ids[row, column] = TREE
@@ -332,22 +360,18 @@ def _floor_and_sky(
 @compiled
 def cast_columns(
     canvas: Float32, ids: np.ndarray, cam: Camera, scene: Scene, look: Look, layers: Layers, flats: Float32,
-    palette: Float32,
+    palette: Float32, hits: _Hits, filled: UInt8, sky: Float32,
 ) -> None:  # fmt: skip
     """Fill ``canvas`` (H, W, 3) with the light and ``ids`` (H, W) with the codes of what each pixel shows."""
     rows, columns = ids.shape
-    hits = _Hits(
-        np.zeros(MAX_HITS, np.float32), np.zeros(MAX_HITS, np.int32), np.zeros(MAX_HITS, np.float32),
-        np.zeros(MAX_HITS, np.int32),
-    )  # fmt: skip
-    filled = np.zeros(rows, np.uint8)
-    sky = np.zeros(3, np.float32)
-    scene.seen[:] = -1
+    for i in range(scene.seen.shape[0]):
+        scene.seen[i] = -1
     forward_x, forward_y = np.sin(cam.heading), -np.cos(cam.heading)
     for column in range(columns):
         across = (column + 0.5 - 0.5 * columns) / cam.focal
         dx, dy = forward_x - forward_y * across, forward_y + forward_x * across
-        filled[:] = 0
+        for i in range(rows):
+            filled[i] = 0
         count = _collect(scene, cam.x, cam.y, dx, dy, column, hits)
         for i in range(count):
             depth = hits.depth[i]
@@ -355,10 +379,10 @@ def cast_columns(
                 break
             if hits.what[i] >= 0:
                 item = hits.what[i]
-                _wall(canvas, ids, filled, column, cam, look, scene.boxes[item], item, depth, hits.exit[i],
+                _wall(canvas, ids, filled, column, cam, look, scene.boxes, item, depth, hits.exit[i],
                       hits.side[i], dx, dy)  # fmt: skip
             else:
-                _tree(canvas, ids, filled, column, cam, look, scene.trees[-1 - hits.what[i]], depth, hits.exit[i],
+                _tree(canvas, ids, filled, column, cam, look, scene.trees, -1 - hits.what[i], depth, hits.exit[i],
                       dx, dy)  # fmt: skip
         _floor_and_sky(canvas, ids, filled, column, cam, look, layers, flats, palette, dx, dy, across, sky)
 
@@ -394,7 +418,12 @@ def render(
     )
     canvas = np.empty((big.height, big.width, 3), np.float32)
     ids = np.empty((big.height, big.width), np.int32)
-    cast_columns(canvas, ids, big, scene, look, layers, flats, palette)
+    hits = _Hits(
+        np.zeros(MAX_HITS, np.float32), np.zeros(MAX_HITS, np.int32), np.zeros(MAX_HITS, np.float32),
+        np.zeros(MAX_HITS, np.int32),
+    )  # fmt: skip
+    filled, sky = np.zeros(big.height, np.uint8), np.zeros(3, np.float32)
+    cast_columns(canvas, ids, big, scene, look, layers, flats, palette, hits, filled, sky)
     out = np.empty((cam.height, cam.width, 3), np.uint8)
     develop(canvas, factor, look.gain, look.vignette, look.noise, frame_seed, out)
     return out

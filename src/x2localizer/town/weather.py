@@ -107,7 +107,9 @@ def make_look(
         cloud_rgb, lamp = _rgb(30, 31, 40), _rgb(1.0, 0.84, 0.58)
     haze_km = {"clear": 0.9, "cloudy": 1.3, "overcast": 2.0, "rain": 4.0, "fog": 11.0}[conditions.weather]
     shadow, lamps, corner = _patch(layers, trees, bounds, (sun_x, sun_y, slope), direct > 0.2, night)
-    gain = conditions.exposure * _rgb(1 + conditions.warmth, 1.0, 1 - conditions.warmth)
+    level = float(ambient[1] + sun_rgb[1] * np.sin(height))
+    auto = 1.0 if night else (1.0 / level) ** 0.8  # cameras open up when there is less light
+    gain = auto * conditions.exposure * _rgb(1 + conditions.warmth, 1.0, 1 - conditions.warmth)
     return Look(
         float(sun_x * np.cos(height)), float(sun_y * np.cos(height)), float(np.sin(height)), 1.0,
         sun_rgb.astype(np.float32), ambient.astype(np.float32), top, low.astype(np.float32),

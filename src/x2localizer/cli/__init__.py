@@ -1,0 +1,82 @@
+"""One command, ``x2l``, with verbs; each verb calls one function that is as easy to call from Python."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import click
+import typer
+from rich.console import Console
+
+from x2localizer import __version__
+from x2localizer.cli import bench, check, demo, inspect, town
+from x2localizer.errors import UserError
+
+app = typer.Typer(
+    help="Where is the camera? Cross-view video geo-localization, without GPS.\n\n"
+    "First steps: x2l demo, then x2l town build --out town.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(town.app, name="town")
+app.add_typer(bench.app, name="bench")
+app.command("check")(check.check)
+app.command("inspect")(inspect.inspect)
+app.command("demo")(demo.demo)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"x2l {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Options before the verb."""
+    if debug:
+        os.environ["X2L_DEBUG"] = "1"
+
+
+def main() -> None:
+    """Run the command line; errors become two lines and an exit code."""
+    try:
+        sys.exit(app(standalone_mode=False) or 0)
+    except click.exceptions.Abort:
+        _fail("Interrupted.", "Run the same command again to go on.", 130)
+    except click.ClickException as problem:
+        problem.show()
+        sys.exit(problem.exit_code)
+    except UserError as problem:
+        _fail(problem.what, problem.remedy, 2)
+    except KeyboardInterrupt:
+        _fail("Interrupted.", "Run the same command again to go on.", 130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as problem:
+        _fail(f"{problem.strerror or problem}: {problem.filename or ''}", "Check the disk and the path.", 2)
+    except MemoryError:
+        _fail("Out of memory.", "Try smaller sizes or fewer --workers.", 2)
+    except Exception as problem:
+        _fail(f"Unexpected {type(problem).__name__}: {problem}", "This is a bug; x2l --debug ... shows where.", 1)
+
+
+def _fail(what: str, remedy: str, code: int) -> None:
+    if os.environ.get("X2L_DEBUG") and sys.exc_info()[0] is not None:
+        raise  # noqa: PLE0704 - called from the handlers above
+    console = Console(stderr=True, highlight=False)
+    console.print("error: ", style="bold red", end="")
+    console.print(what, markup=False)
+    console.print("  next: ", style="bold", end="")
+    console.print(remedy, markup=False)
+    sys.exit(code)

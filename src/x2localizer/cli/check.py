@@ -1,0 +1,39 @@
+"""``x2l check``: is this data set whole?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from x2localizer.cli.common import JsonOption, console, progress_bar
+from x2localizer.datasets.check import check_dataset
+from x2localizer.show.dataset import dataset_sheet
+from x2localizer.show.pictures import save_picture
+
+
+def check(
+    data: Annotated[Path, typer.Argument(help="A data set folder.")],
+    full: Annotated[bool, typer.Option("--full", help="Decode every picture, not a sample.")] = False,
+    sheet: Annotated[Path | None, typer.Option(help="Where to draw samples; DATA/sheet.png by default.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Validate any data set: counts, missing or damaged files, wrong positions, order and times.
+
+    Exits with 1 if something is wrong. Example: x2l check data/quick
+    """
+    with progress_bar("checking") as progress:
+        report = check_dataset(data, full=full, progress=progress)
+    if as_json:
+        typer.echo(report.to_json())
+    else:
+        console.print(report.to_text(), markup=False)
+    picture = dataset_sheet(data)
+    if picture is not None:
+        target = sheet or data / "sheet.png"
+        save_picture(target, picture)
+        if not as_json:
+            console.print(f"samples: {target}")
+    if not report.sound:
+        raise typer.Exit(1)

@@ -1,0 +1,65 @@
+"""What several verbs share: progress bars, sizes, JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from x2localizer.errors import ConfigError
+
+console = Console(highlight=False)
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a config key; may be repeated.")
+]
+
+
+@contextmanager
+def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar with count and ETA; call it with (done, total)."""
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+        TextColumn("left"), TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def parse_size(text: str) -> tuple[int, int]:
+    """Height and width from '216x384'."""
+    match = re.fullmatch(r"(\d{2,4})x(\d{2,4})", text.strip())
+    if not match or int(match[1]) % 2 or int(match[2]) % 2:
+        raise ConfigError(f"'{text}' is not a size.", "Write height x width in even pixels, like 216x384.")
+    return int(match[1]), int(match[2])
+
+
+def show_values(title: str, values: dict[str, object], as_json: bool, notes: dict[str, str] | None = None) -> None:
+    """Values as a table, or as one JSON object."""
+    if as_json:
+        typer.echo(json.dumps(values))
+        return
+    table = Table(title=title, title_justify="left", show_header=False)
+    for name, value in values.items():
+        shown = f"{value:,.4g}" if isinstance(value, float) else str(value)
+        table.add_row(name, shown, (notes or {}).get(name, ""))
+    console.print(table)
+
+
+def command_line(*words: object) -> str:
+    """A command as a user would type it, to be stored with what it makes."""
+    return " ".join(["x2l", *(str(word) for word in words)])
+
+
+def shown(path: Path) -> str:
+    """A path to click on or copy."""
+    return str(path)

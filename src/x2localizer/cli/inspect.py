@@ -1,0 +1,125 @@
+"""``x2l inspect``: what is in this video, imagery or track, and will it do?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from x2localizer.cli.common import console, show_values
+from x2localizer.errors import ImageryError, TrackError, UserError, VideoError
+from x2localizer.show.pictures import contact_sheet, overview, save_picture
+from x2localizer.sources.imagery import open_imagery
+from x2localizer.sources.tracks import read_track
+from x2localizer.sources.video import open_video
+from x2localizer.types import Image
+
+Values = dict[str, object]
+VIDEO_SUFFIXES = {".mp4", ".mov", ".avi", ".mkv", ".webm", ".ts", ".m4v", ".mpg", ".mjpeg", ".3gp"}
+TRACK_SUFFIXES = {".gpx", ".csv", ".tsv", ".raw", ".gpmf"}
+
+
+def inspect(
+    path: Annotated[str, typer.Argument(help="A video, a camera, a stream, imagery, or a track.")],
+    picture: Annotated[Path | None, typer.Option(help="Draw a contact sheet or a map here.")] = None,
+    spacing: Annotated[float, typer.Option(min=0.01, help="Seconds between the frames of a video.")] = 5.0,
+) -> None:
+    """Tell what a file of yours holds, as the localizer would see it.
+
+    Examples: x2l inspect ride.mp4 --picture sheet.png, x2l inspect city.tif, x2l inspect ride.gpx
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix in TRACK_SUFFIXES:
+        readers: list[Callable[[str, Path | None, float], Values]] = [_track]
+    elif suffix in VIDEO_SUFFIXES or path.startswith(("camera:", "/dev/video", "rtsp:", "http:", "https:")):
+        readers = [_video]
+    else:
+        readers = [_imagery, _video]
+    problems: list[UserError] = []
+    for reader in readers:
+        try:
+            values = reader(path, picture, spacing)
+        except (VideoError, ImageryError, TrackError) as problem:
+            problems.append(problem)
+            continue
+        show_values(path, values, False)
+        if picture is not None:
+            console.print(f"picture: {picture}")
+        return
+    raise problems[0]
+
+
+def _video(path: str, picture: Path | None, spacing: float) -> Values:
+    images: list[Image] = []
+    labels: list[str] = []
+    times: list[float] = []
+    with open_video(path, spacing_s=spacing) as source:
+        info = source.info
+        for frame in source:
+            times.append(frame.time_s)
+            if len(images) < 24:
+                images.append(frame.image)
+                labels.append(f"{frame.time_s:.2f} s")
+            if info.live and len(times) >= 3:
+                break
+        skipped = source.skipped
+    if picture is not None and images:
+        save_picture(picture, contact_sheet(images, labels, title=Path(path).name))
+    values: Values = {
+        "kind": "live video" if info.live else "video",
+        "size": f"{info.width} x {info.height}",
+        "duration_s": info.duration_s if info.duration_s is not None else "unknown",
+        "start_time": str(info.start_time or "unknown"),
+        f"frames every {spacing:g} s": len(times),
+        "damaged frames skipped": skipped,
+    }
+    if not info.live and suffix_has_telemetry(path):
+        try:
+            values["camera track"] = f"{len(read_track(Path(path)))} positions"
+        except TrackError:
+            values["camera track"] = "none"
+    return values
+
+
+def suffix_has_telemetry(path: str) -> bool:
+    """Whether a camera may have written its track into such a file."""
+    return Path(path).suffix.lower() in {".mp4", ".mov", ".360", ".insv"}
+
+
+def _imagery(path: str, picture: Path | None, spacing: float) -> Values:
+    with open_imagery(path) as imagery:
+        info = imagery.info
+        if picture is not None:
+            save_picture(picture, overview(imagery).image)
+        west, south, east, north = info.bounds
+        enough = "yes" if info.metres_per_pixel <= 1.0 else "no: 1 m per pixel or finer is needed"
+        return {
+            "kind": info.kind,
+            "coordinate system": info.crs,
+            "south, west": f"{south:.6f}, {west:.6f}",
+            "north, east": f"{north:.6f}, {east:.6f}",
+            "metres_per_pixel": info.metres_per_pixel,
+            "natural zoom": info.zoom,
+            "fine enough": enough,
+        }
+
+
+def _track(path: str, picture: Path | None, spacing: float) -> Values:
+    track = read_track(Path(path))
+    gaps = np.diff(track.times_s)
+    if picture is not None:
+        raise TrackError(
+            "A track alone makes no picture.", "Leave out --picture; `x2l town show` draws tracks on maps."
+        )
+    return {
+        "kind": "track",
+        "positions": len(track),
+        "duration_s": track.duration_s,
+        "length_m": track.length_m,
+        "start_time": str(track.start_time or "unknown"),
+        "gaps over 5 s": int((gaps > 5.0).sum()),
+        "points dropped": str(track.dropped),
+    }

@@ -1,0 +1,257 @@
+"""Is a data set whole? Finds what is wrong and tells it; never stops at the first thing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from x2localizer import geo
+from x2localizer.datasets.dataset import Dataset, open_dataset
+from x2localizer.datasets.media import read_picture
+from x2localizer.datasets.tables import ROLES, SPLITS, Media
+from x2localizer.errors import UserError
+from x2localizer.types import Region
+
+SAMPLE = 600
+"""Pictures that are decoded unless all are asked for."""
+EXAMPLES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong ("error") or worth knowing ("note"), how often, and where for example."""
+
+    level: str
+    what: str
+    count: int
+    examples: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Report:
+    """What a check found."""
+
+    root: str
+    counts: dict[str, int] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing is wrong."""
+        return all(finding.level != "error" for finding in self.findings)
+
+    def add(self, level: str, what: str, where: list[str]) -> None:
+        """Keep a finding if it happened at all."""
+        if where:
+            self.findings.append(Finding(level, what, len(where), tuple(where[:EXAMPLES])))
+
+    def to_json(self) -> str:
+        """For machines."""
+        found = [asdict(finding) for finding in self.findings]
+        return json.dumps({"root": self.root, "sound": self.sound, "counts": self.counts, "findings": found})
+
+    def to_text(self) -> str:
+        """For people."""
+        lines = [f"{self.root}"]
+        lines += [f"  {name:<26}{count:>10,}" for name, count in self.counts.items()]
+        for finding in sorted(self.findings, key=lambda f: f.level != "error"):
+            lines.append(f"{finding.level}: {finding.what}: {finding.count:,}")
+            lines += [f"    {example}" for example in finding.examples]
+        lines.append("sound: nothing is wrong" if self.sound else "not sound: see the errors above")
+        return "\n".join(lines)
+
+
+def check_dataset(
+    root: Path, *, full: bool = False, progress: Callable[[int, int], None] = lambda done, total: None
+) -> Report:
+    """Check a data set's tables and media; ``full`` decodes every picture instead of a sample."""
+    report = Report(str(root))
+    try:
+        data = open_dataset(root)
+        tables = (data.region_table, data.video_table, data.frame_table)
+    except UserError as problem:
+        report.add("error", "the data set cannot be opened", [str(problem)])
+        return report
+    _count(report, *tables)
+    _check_ids(report, *tables)
+    _check_order(report, data)
+    _check_places(report, data)
+    _check_media(report, data, full, progress)
+    return report
+
+
+def _strings(table: pa.Table, column: str) -> npt.NDArray[np.object_]:
+    return np.asarray(table[column].to_pylist(), dtype=object)
+
+
+def _numbers(table: pa.Table, column: str) -> npt.NDArray[np.float64]:
+    return np.asarray(table[column].to_numpy(zero_copy_only=False), np.float64)
+
+
+def _count(report: Report, regions: pa.Table, videos: pa.Table, frames: pa.Table) -> None:
+    report.counts |= {"regions": len(regions), "videos": len(videos), "frames": len(frames)}
+    splits, roles = _strings(videos, "split"), _strings(videos, "role")
+    areas = _strings(regions, "area")
+    region_splits = _strings(regions, "split")
+    for split in SPLITS:
+        report.counts[f"{split} regions"] = int((region_splits == split).sum())
+        for role in ROLES:
+            report.counts[f"{split} videos ({role})"] = int(((splits == split) & (roles == role)).sum())
+    shared = [str(area) for area in sorted(set(areas)) if len(set(region_splits[areas == area])) > 1]
+    report.add("error", "areas that two splits share", shared)
+    report.add("error", "videos of an unknown split", [str(s) for s in splits if s not in SPLITS])
+    report.add("error", "videos of an unknown role", [str(r) for r in roles if r not in ROLES])
+
+
+def _check_ids(report: Report, regions: pa.Table, videos: pa.Table, frames: pa.Table) -> None:
+    region_ids, video_ids = _strings(regions, "region_id"), _strings(videos, "video_id")
+    report.add("error", "region ids that occur twice", _twice(region_ids))
+    report.add("error", "video ids that occur twice", _twice(video_ids))
+    known = set(region_ids)
+    report.add(
+        "error", "videos whose region is missing",
+        [str(v) for v, r in zip(video_ids, _strings(videos, "region_id"), strict=True) if r not in known],
+    )  # fmt: skip
+    framed, listed = set(_strings(frames, "video_id")), set(video_ids)
+    report.add("error", "videos without frames", sorted(listed - framed))
+    report.add("error", "frames of unknown videos", sorted(framed - listed))
+
+
+def _twice(ids: npt.NDArray[np.object_]) -> list[str]:
+    names, counts = np.unique(ids.astype(str), return_counts=True)
+    return [str(name) for name in names[counts > 1]]
+
+
+def _check_order(report: Report, data: Dataset) -> None:
+    """Order of indices and times, repeated seconds, declared counts, keyframes."""
+    frames = data.frame_table
+    index, times, keys = _numbers(frames, "index"), _numbers(frames, "time_s"), _numbers(frames, "keyframe")
+    names = data.video_table["video_id"].to_pylist()
+    declared = dict(zip(names, data.video_table["frames"].to_pylist(), strict=True))
+    key_counts = dict(zip(names, data.video_table["keyframes"].to_pylist(), strict=True))
+    wrong: dict[str, list[str]] = {name: [] for name in ("order", "twice", "count", "keys", "nan")}
+    blocks: dict[str, int] = {}
+    for video, start, stop in _blocks(frames):
+        blocks[video] = blocks.get(video, 0) + 1
+        t, i, k = times[start:stop], index[start:stop], keys[start:stop]
+        if not np.isfinite(t).all():
+            wrong["nan"].append(video)
+        if (np.diff(i) <= 0).any() or (np.diff(t) < 0).any():
+            wrong["order"].append(video)
+        elif (np.diff(t) == 0).any():
+            wrong["twice"].append(f"{video} at {t[1:][np.diff(t) == 0][0]:.3f} s")
+        if declared.get(video, stop - start) != stop - start:
+            wrong["count"].append(f"{video}: {declared[video]} declared, {stop - start} found")
+        numbers = k[k >= 0]
+        if len(numbers) != key_counts.get(video, len(numbers)) or (numbers != np.arange(len(numbers))).any():
+            wrong["keys"].append(video)
+    report.add("error", "videos whose frames are not together in the table", [v for v, n in blocks.items() if n > 1])
+    report.add("error", "videos whose frames are out of order", wrong["order"])
+    report.add("error", "videos that repeat a time", wrong["twice"])
+    report.add("error", "videos with another number of frames than declared", wrong["count"])
+    report.add("error", "videos whose keyframes are not numbered 0, 1, 2, ... as declared", wrong["keys"])
+    report.add("error", "videos with frames that have no time", wrong["nan"])
+
+
+def _blocks(frames: pa.Table) -> Iterator[tuple[str, int, int]]:
+    """Runs of rows of one video."""
+    ids = _strings(frames, "video_id")
+    if len(ids):
+        cuts = np.concatenate([[0], np.flatnonzero(ids[1:] != ids[:-1]) + 1, [len(ids)]])
+        for start, stop in pairwise(cuts):
+            yield str(ids[start]), int(start), int(stop)
+
+
+def _check_places(report: Report, data: Dataset) -> None:
+    """Positions on the globe, and inside the region of their clip."""
+    frames, regions, videos = data.frame_table, data.region_table, data.video_table
+    lats, lons = _numbers(frames, "lat_deg"), _numbers(frames, "lon_deg")
+    on_map = (np.abs(lats) <= geo.MAX_LATITUDE_DEG) & (np.abs(lons) <= 180.0)
+    ids = _strings(frames, "video_id")
+    report.add("error", "frames whose position is not on the map", [str(v) for v in ids[~on_map]])
+    boxes = {
+        row["region_id"]: Region(row["zoom"], row["x"], row["y"], row["n"])
+        for row in regions.select(["region_id", "zoom", "x", "y", "n"]).to_pylist()
+    }
+    owner = {row["video_id"]: row for row in videos.select(["video_id", "region_id", "role"]).to_pylist()}
+    outside, stay = [], []
+    for video, start, stop in _blocks(frames):
+        row, good = owner.get(video), on_map[start:stop]
+        if row is None or row["region_id"] not in boxes or not good.any():
+            continue
+        inside = geo.region_contains(boxes[row["region_id"]], lats[start:stop][good], lons[start:stop][good])
+        if row["role"] == "clip" and not inside.all():
+            outside.append(f"{video}: {int((~inside).sum())} frames")
+        elif row["role"] == "long" and inside.all() and not _has_sibling(videos, video):
+            stay.append(video)
+    report.add("error", "clips with frames outside their region", outside)
+    report.add("note", "long drives that never leave their first region", stay)
+
+
+def _has_sibling(videos: pa.Table, video: str) -> bool:
+    """Whether another clip of the same ride goes on elsewhere."""
+    rides = dict(zip(videos["video_id"].to_pylist(), videos["ride_id"].to_pylist(), strict=True))
+    return list(rides.values()).count(rides[video]) > 1
+
+
+def _check_media(report: Report, data: Dataset, full: bool, progress: Callable[[int, int], None]) -> None:
+    """Files are there and long enough; pictures decode and have one size per kind."""
+    missing: list[str] = []
+    short: list[str] = []
+    damaged: list[str] = []
+    sizes: dict[str, int] = {}
+    everything: list[tuple[str, Media]] = []
+    for kind, table, prefix in (
+        ("region", data.region_table, "image"), ("frame", data.frame_table, "image"),
+        ("tile", data.frame_table, "tile"),
+    ):  # fmt: skip
+        for media in _media(table, prefix):
+            if media.path not in sizes:
+                sizes[media.path] = _size(data.root, media.path)
+                if sizes[media.path] < 0:
+                    missing.append(media.path)
+            if sizes[media.path] >= 0:
+                if media.offset < 0 or media.offset + max(media.length, 1) > sizes[media.path]:
+                    short.append(f"{media.path} at byte {media.offset}")
+                else:
+                    everything.append((kind, media))
+    chosen = everything
+    if not full and len(everything) > SAMPLE:
+        picks = np.random.default_rng(42).choice(len(everything), SAMPLE, replace=False)
+        chosen = [everything[i] for i in np.sort(picks)]
+    shapes: dict[str, set[tuple[int, ...]]] = {}
+    for done, (kind, media) in enumerate(chosen, 1):
+        try:
+            shapes.setdefault(kind, set()).add(read_picture(data.root, media).shape)
+        except UserError:
+            damaged.append(f"{media.path} at byte {media.offset}")
+        progress(done, len(chosen))
+    report.counts |= {"media files": len(sizes), "pictures": len(everything), "pictures decoded": len(chosen)}
+    report.add("error", "missing files", missing)
+    report.add("error", "files that are cut short", short)
+    report.add("error", "damaged pictures", damaged)
+    for kind, found in shapes.items():
+        if len(found) > 1:
+            report.add("note", f"{kind} pictures of different sizes", [f"{s[0]} x {s[1]}" for s in sorted(found)])
+
+
+def _media(table: pa.Table, prefix: str) -> Iterator[Media]:
+    columns = (table[f"{prefix}_{part}"].to_pylist() for part in ("path", "offset", "length"))
+    return (Media(path, offset, length) for path, offset, length in zip(*columns, strict=True) if path)
+
+
+def _size(root: Path, path: str) -> int:
+    """Bytes of a file below the data set, or -1 if it is not there or not below it."""
+    if ".." in Path(path).parts:
+        return -1
+    try:
+        return (root / path).stat().st_size
+    except OSError:
+        return -1

@@ -1,0 +1,131 @@
+"""A data set on disk, opened for reading.
+
+dataset.json      what it is: format, kind, the command, seeds and config that made it, counts
+regions.parquet   videos.parquet   frames.parquet
+regions/  frames/  tiles/  imagery/     media that the tables name
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from x2localizer.datasets.media import read_picture
+from x2localizer.datasets.tables import FORMAT, SCHEMAS, FrameRow, Media, RegionRow, VideoRow
+from x2localizer.errors import DatasetError
+from x2localizer.types import Image
+
+MANIFEST = "dataset.json"
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Typed tables and their media. Tables are read whole (some 100 bytes a frame), media when asked for."""
+
+    root: Path
+    manifest: dict[str, Any]
+
+    @cached_property
+    def region_table(self) -> pa.Table:
+        """All regions."""
+        return _read_table(self.root, "regions")
+
+    @cached_property
+    def video_table(self) -> pa.Table:
+        """All videos."""
+        return _read_table(self.root, "videos")
+
+    @cached_property
+    def frame_table(self) -> pa.Table:
+        """All frames, the frames of a video together and in order."""
+        return _read_table(self.root, "frames")
+
+    def regions(self, split: str) -> list[RegionRow]:
+        """The regions of a split, in the order of the table."""
+        return [RegionRow(**row) for row in _of_split(self.region_table, split).to_pylist()]
+
+    def videos(self, split: str, role: str = "clip") -> list[VideoRow]:
+        """The videos of a split that are clips, or long drives."""
+        table = _of_split(self.video_table, split)
+        return [VideoRow(**row) for row in table.filter(pc.equal(table["role"], role)).to_pylist()]
+
+    def frames(self, video_id: str) -> list[FrameRow]:
+        """The frames of a video, in order."""
+        start, stop = self._ranges.get(video_id, (0, 0))
+        if start == stop:
+            raise DatasetError(f"The data set has no frames of video '{video_id}'.", "Run `x2l check` on it.")
+        return [FrameRow(**row) for row in self.frame_table.slice(start, stop - start).to_pylist()]
+
+    def keyframes(self, video_id: str) -> list[FrameRow]:
+        """The keyframes of a video, in order."""
+        return [row for row in self.frames(video_id) if row.keyframe >= 0]
+
+    def picture(self, media: Media) -> Image:
+        """A picture that a row names."""
+        return read_picture(self.root, media)
+
+    def pictures(self, media: list[Media]) -> Iterator[Image]:
+        """Pictures one by one."""
+        return (self.picture(item) for item in media)
+
+    @cached_property
+    def _ranges(self) -> dict[str, tuple[int, int]]:
+        """Where each video's frames are in the table."""
+        ids = self.frame_table["video_id"].combine_chunks().dictionary_encode()
+        codes = ids.indices.to_numpy(zero_copy_only=False)
+        if not len(codes):
+            return {}
+        cuts = np.concatenate([[0], np.flatnonzero(np.diff(codes)) + 1, [len(codes)]])
+        names = ids.dictionary.to_pylist()
+        return {names[codes[a]]: (int(a), int(b)) for a, b in pairwise(cuts)}
+
+
+def open_dataset(root: Path) -> Dataset:
+    """Open a data set; another format or a missing file is a clear error."""
+    path = root / MANIFEST
+    if not path.is_file():
+        raise DatasetError(
+            f"{root} is not a data set: it has no {MANIFEST}.",
+            "Make one with `x2l town dataset --preset quick --out DIR`; one that was interrupted is finished by "
+            "running its command again.",
+        )
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        version = manifest["format"]
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        raise DatasetError(f"{path} is damaged.", "Make the data set again.") from problem
+    if version != FORMAT:
+        raise DatasetError(
+            f"{root} has format {version}, this version reads {FORMAT}.",
+            "Make it again, or install the version that fits.",
+        )
+    return Dataset(root, manifest)
+
+
+def _read_table(root: Path, name: str) -> pa.Table:
+    path = root / f"{name}.parquet"
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowException) as problem:
+        raise DatasetError(
+            f"Cannot read {path}: it is missing or damaged.", "Run `x2l check` on the data set."
+        ) from problem
+    wanted = SCHEMAS[name]
+    for field in wanted:
+        if field.name not in table.column_names or table.schema.field(field.name).type != field.type:
+            raise DatasetError(f"{path} has no column '{field.name}' of type {field.type}.", "Make the data set again.")
+    return table.select(wanted.names)
+
+
+def _of_split(table: pa.Table, split: str) -> pa.Table:
+    return table.filter(pc.equal(table["split"], split))

@@ -1,0 +1,65 @@
+"""Pictures in and out of a data set: single JPEG files, and motion-JPEG files that hold a video's frames.
+
+A motion-JPEG file is JPEG pictures one after the other; any video player opens it, and the frames table knows where
+each one begins.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+from PIL import Image as Pillow
+
+from x2localizer.datasets.tables import Media
+from x2localizer.errors import DatasetError
+from x2localizer.files import atomic_path
+from x2localizer.types import Image
+
+
+def encode_jpeg(image: Image, quality: int) -> bytes:
+    """A picture as JPEG with full colour resolution; small pictures lose too much without it."""
+    buffer = io.BytesIO()
+    Pillow.fromarray(image).save(buffer, "JPEG", quality=quality, subsampling=0)
+    return buffer.getvalue()
+
+
+def write_pictures(root: Path, name: str, pictures: Iterable[Image], quality: int) -> list[Media]:
+    """Write pictures one after the other to ``root / name``, atomically; gives each one's place."""
+    places = []
+    with atomic_path(root / name) as path, path.open("wb") as file:
+        offset = 0
+        for picture in pictures:
+            data = encode_jpeg(picture, quality)
+            file.write(data)
+            places.append(Media(name, offset, len(data)))
+            offset += len(data)
+    return places
+
+
+def read_bytes(root: Path, media: Media) -> bytes:
+    """The bytes of one picture."""
+    path = root / media.path
+    try:
+        with path.open("rb") as file:
+            file.seek(media.offset)
+            data = file.read(media.length) if media.length else file.read()
+    except OSError as problem:
+        raise DatasetError(f"Cannot read {path}: {problem.strerror}.", "Run `x2l check` on the data set.") from problem
+    if not data or (media.length and len(data) < media.length):
+        raise DatasetError(f"{path} is cut short at byte {media.offset}.", "Run `x2l check` on the data set.")
+    return data
+
+
+def read_picture(root: Path, media: Media) -> Image:
+    """One picture, (height, width, 3)."""
+    data = read_bytes(root, media)
+    try:
+        with Pillow.open(io.BytesIO(data)) as picture:
+            return np.asarray(picture.convert("RGB"))
+    except (OSError, ValueError, SyntaxError, Pillow.DecompressionBombError) as problem:
+        raise DatasetError(
+            f"{root / media.path} holds no picture at byte {media.offset}.", "Run `x2l check` on the data set."
+        ) from problem

@@ -1,0 +1,306 @@
+"""From towns to a data set: every town is a part that is written whole or not at all, so a killed run resumes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from x2localizer import __version__, geo
+from x2localizer.config import DatasetSettings, SplitSettings
+from x2localizer.datasets.dataset import MANIFEST
+from x2localizer.datasets.media import write_pictures
+from x2localizer.datasets.tables import FORMAT, SPLITS, FrameRow, RegionRow, Row, VideoRow, to_table, write_table
+from x2localizer.errors import DatasetError
+from x2localizer.files import write_text
+from x2localizer.sources.geotiff import write_geotiff
+from x2localizer.town.drive import Drive, draw_drive, open_film, region_bounds
+from x2localizer.town.noise import stream
+from x2localizer.town.place import ZOOM, core_regions
+from x2localizer.town.town import Town, build_town, crop_region, crop_square, georeference, paint_town, shrink
+from x2localizer.types import Floats, Image, Region
+
+PARTS = "parts"
+MONTHS = {"winter": 1, "snow": 2, "spring": 4, "summer": 7, "autumn": 10}
+HOURS = {"morning": 8, "noon": 12, "evening": 18, "night": 22}
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One town of a split."""
+
+    split: str
+    seed: int
+    settings: SplitSettings
+
+    @property
+    def name(self) -> str:
+        """Also the name of its part on disk."""
+        return f"{self.split}-{self.seed}"
+
+
+def jobs_of(settings: DatasetSettings) -> list[Job]:
+    """The towns of a data set, small splits first so that a broken setting shows early."""
+    jobs = [
+        Job(name, getattr(settings, name).first_seed + i, getattr(settings, name))
+        for name in ("test", "val", "train")
+        for i in range(getattr(settings, name).towns)
+    ]
+    seeds = [job.seed for job in jobs]
+    if len(set(seeds)) < len(seeds):
+        raise DatasetError("Two splits share a town.", "Set train, val and test.first_seed further apart.")
+    return jobs
+
+
+def make_dataset(
+    settings: DatasetSettings,
+    out: Path,
+    command: str,
+    workers: int = 2,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Path:
+    """Make a data set of towns below ``out``, or go on with one; gives the folder.
+
+    ``progress`` is called with the towns done and their number.
+    """
+    fingerprint = hashlib.sha256((settings.model_dump_json() + f"|{FORMAT}").encode()).hexdigest()[:16]
+    _claim(out, fingerprint)
+    jobs = jobs_of(settings)
+    if (out / MANIFEST).is_file():
+        progress(len(jobs), len(jobs))
+        return out
+    missing = [job for job in jobs if not _part_done(out, job)]
+    progress(len(jobs) - len(missing), len(jobs))
+    for done, _ in enumerate(_run(settings, out, missing, workers), 1):
+        progress(len(jobs) - len(missing) + done, len(jobs))
+    _join(settings, out, jobs, command, fingerprint)
+    return out
+
+
+def _claim(out: Path, fingerprint: str) -> None:
+    """Make the folder ours; refuse one that another config began."""
+    stamp = out / PARTS / "fingerprint"
+    manifest = out / MANIFEST
+    if manifest.is_file():
+        known = json.loads(manifest.read_text(encoding="utf-8")).get("fingerprint")
+    elif stamp.is_file():
+        known = stamp.read_text(encoding="utf-8").strip()
+    elif out.exists() and any(out.iterdir()):
+        raise DatasetError(f"{out} holds other files.", "Choose a new folder with --out.")
+    else:
+        known = fingerprint
+    if known != fingerprint:
+        raise DatasetError(f"{out} was begun with another config.", "Choose a new folder with --out, or remove it.")
+    write_text(stamp, fingerprint + "\n")
+
+
+def _part_done(out: Path, job: Job) -> bool:
+    return (out / PARTS / job.name / "done").is_file()
+
+
+def _run(settings: DatasetSettings, out: Path, jobs: list[Job], workers: int) -> Iterator[str]:
+    """Make parts, in processes of their own; yields their names as they are done."""
+    if workers <= 1 or len(jobs) <= 1:
+        for job in jobs:
+            yield make_part(settings, out, job)
+        return
+    with ProcessPoolExecutor(min(workers, len(jobs)), mp_context=get_context("spawn")) as pool:
+        try:
+            for future in as_completed([pool.submit(make_part, settings, out, job) for job in jobs]):
+                yield future.result()
+        except BrokenProcessPool as problem:
+            raise DatasetError(
+                "A worker was killed (out of memory?).", "Run the same command again: it goes on where it stopped."
+            ) from problem
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def make_part(settings: DatasetSettings, out: Path, job: Job) -> str:
+    """Build one town and write its regions, videos and frames; the part counts once its last file is written."""
+    town = build_town(job.seed, settings.town)
+    aerial = paint_town(town)
+    part = _Part(settings, out, job, town, aerial)
+    if job.settings.grid:
+        part.add_imagery()
+        for number, region in enumerate(core_regions(town.place, settings.region_tiles)):
+            for drive in range(job.settings.videos_per_region):
+                part.add_clip(region, number * 100 + drive)
+    else:
+        part.add_scattered()
+    for number in range(job.settings.long_drives_per_town):
+        part.add_long(number)
+    part.finish()
+    return job.name
+
+
+class _Part:
+    """The rows and media of one town as they are made."""
+
+    def __init__(self, settings: DatasetSettings, out: Path, job: Job, town: Town, aerial: Image) -> None:
+        self.settings, self.out, self.job, self.town, self.aerial = settings, out, job, town, aerial
+        self.rows: dict[str, list[Row]] = {"regions": [], "videos": [], "frames": []}
+        self.known: set[Region] = set()
+        self.area = f"town{job.seed}"
+
+    def add_imagery(self) -> None:
+        """The town's aerial picture at the size of the data set's tiles, as a GeoTIFF."""
+        west, north, pixel = georeference(self.town)
+        factor = self.town.settings.pixels_per_tile // self.settings.tile_px
+        write_geotiff(
+            self.out / "imagery" / self.job.split / f"{self.area}.tif", shrink(self.aerial, factor),
+            crs="EPSG:3857", west=west, north=north, pixel=pixel * factor, tags={"town": str(self.job.seed)},
+        )  # fmt: skip
+
+    def add_scattered(self) -> None:
+        """Videos whose regions lie anywhere in the town, one region each."""
+        rng = stream(self.job.seed, "scatter")
+        free = self.town.place.tiles - 2 - self.settings.region_tiles
+        made = 0
+        for number in range(4 * self.job.settings.videos_per_town):
+            x, y = (int(v) for v in rng.integers(1, free + 2, 2))
+            region = Region(ZOOM, self.town.place.x + x, self.town.place.y + y, self.settings.region_tiles)
+            made += self.add_clip(region, number)
+            if made == self.job.settings.videos_per_town:
+                break
+
+    def add_clip(self, region: Region, number: int) -> bool:
+        """One video inside a region; False if no road there is long enough."""
+        last = (self.settings.keyframes - 1) * self.settings.keyframe_spacing_s
+        drive = draw_drive(self.town, number, last, region_bounds(self.town, region))
+        if drive is None:
+            return False
+        times = np.arange(0.0, last + 1e-6, self.settings.frame_spacing_s)
+        video_id = f"{self.area}-{number:04d}"
+        start = _start_time(drive, self.job.seed, number)
+        self._add_video(video_id, video_id, "clip", self._add_region(region), drive, times, start)
+        return True
+
+    def add_long(self, number: int) -> None:
+        """One long drive that leaves its first region; every second has a gap, every fourth is at night."""
+        rng = stream(self.job.seed, "long", number)
+        gap = float(rng.uniform(20.0, self.settings.longest_gap_s)) if number % 2 else 0.0
+        total = self.settings.long_drive_s + gap
+        regions = core_regions(self.town.place, self.settings.region_tiles)
+        for attempt in range(40):
+            drive = draw_drive(self.town, 50_000 + number * 100 + attempt, total, night=number % 4 == 2)
+            if drive is None or drive.route.length_m < 5.0 * total:
+                continue
+            times = np.arange(0.0, total + 1e-6, self.settings.frame_spacing_s)
+            visited = self._visited(drive, times, regions)
+            if visited is not None and len(set(visited)) > 1:
+                break
+        else:
+            return
+        start = _start_time(drive, self.job.seed, 50_000 + number)
+        ride = f"{self.area}-ride{number:02d}"
+        cut = 0.5 * self.settings.long_drive_s
+        pieces = [times] if not gap else [times[times <= cut], times[times >= cut + gap]]
+        for k, piece in enumerate(pieces):
+            first = visited[int(np.searchsorted(times, piece[0]))]
+            self._add_video(f"{ride}-{k}", ride, "long", self._add_region(first), drive, piece, start)
+
+    def _visited(self, drive: Drive, times: Floats, regions: list[Region]) -> list[Region] | None:
+        """The region of the grid at each time; None if the drive ever leaves the grid."""
+        lats, lons = self.town.place.to_degrees(*drive.places(times)[:2])
+        inside = np.array([geo.region_contains(region, lats, lons) for region in regions])
+        return [regions[int(k)] for k in inside.argmax(0)] if inside.any(0).all() else None
+
+    def _add_region(self, region: Region) -> str:
+        region_id = f"{self.area}-{region.x}-{region.y}"
+        if region not in self.known:
+            self.known.add(region)
+            picture = crop_region(self.town, self.aerial, region, self.settings.tile_px)
+            (place,) = write_pictures(
+                self.out, f"regions/{self.job.split}/{region_id}.jpg", [picture], self.settings.jpeg_quality
+            )
+            middle = geo.region_centre(region)
+            self.rows["regions"].append(
+                RegionRow(region_id, self.job.split, self.area, region.z, region.x, region.y, region.n,
+                          middle.lat_deg, middle.lon_deg, place.path, 0, 0)
+            )  # fmt: skip
+        return region_id
+
+    def _add_video(
+        self, video_id: str, ride_id: str, role: str, region_id: str, drive: Drive, times: Floats, start: datetime
+    ) -> None:
+        """Film a drive at some times, cut the tiles, and add the rows."""
+        s = self.settings
+        film = open_film(self.town, drive, s.frame_height, s.frame_width)
+        x, y, heading = drive.places(times)
+        lats, lons = self.town.place.to_degrees(x, y)
+        speeds = drive.speeds(times)
+        images = write_pictures(
+            self.out, f"frames/{self.job.split}/{video_id}.mjpeg", (film.image(float(t)) for t in times), s.jpeg_quality
+        )
+        tiles = write_pictures(
+            self.out, f"tiles/{self.job.split}/{video_id}.mjpeg",
+            (crop_square(self.town, self.aerial, float(a), float(b), s.tile_px) for a, b in zip(x, y, strict=True)),
+            s.jpeg_quality,
+        )  # fmt: skip
+        own = times - times[0]
+        every = round(s.keyframe_spacing_s / s.frame_spacing_s)
+        keys = [k // every if k % every == 0 else -1 for k in range(len(times))]
+        self.rows["frames"] += [
+            FrameRow(video_id, k, float(own[k]), float(lats[k]), float(lons[k]), float(np.degrees(heading[k]) % 360),
+                     float(speeds[k]), keys[k], image.path, image.offset, image.length,
+                     tile.path, tile.offset, tile.length)
+            for k, (image, tile) in enumerate(zip(images, tiles, strict=True))
+        ]  # fmt: skip
+        c = drive.conditions
+        self.rows["videos"].append(
+            VideoRow(video_id, self.job.split, role, self.area, ride_id, region_id,
+                     start + timedelta(seconds=float(times[0])), float(own[-1]), len(times),
+                     max(keys) + 1, c.season, c.weather, c.daytime)
+        )  # fmt: skip
+
+    def finish(self) -> None:
+        """Write the part's tables; the file ``done`` comes last."""
+        folder = self.out / PARTS / self.job.name
+        for name, rows in self.rows.items():
+            write_table(folder / f"{name}.parquet", to_table(name, rows))
+        write_text(folder / "done", "")
+
+
+def _start_time(drive: Drive, seed: int, number: int) -> datetime:
+    """A date and hour that fit the drive's season and time of day."""
+    rng = stream(seed, "clock", number)
+    c = drive.conditions
+    day, minute = int(rng.integers(1, 28)), int(rng.integers(60))
+    # The towns stand near 40 degrees west: local time is about UTC - 3.
+    return datetime(2025, MONTHS[c.season], day, HOURS[c.daytime], minute, tzinfo=UTC) + timedelta(hours=3)
+
+
+def _join(settings: DatasetSettings, out: Path, jobs: list[Job], command: str, fingerprint: str) -> None:
+    """Join the parts to the data set's tables; the manifest comes last and makes it a data set."""
+    counts: dict[str, int] = {}
+    order = sorted(jobs, key=lambda job: (SPLITS.index(job.split), job.seed))
+    for name in ("regions", "videos", "frames"):
+        table = pa.concat_tables([pq.read_table(out / PARTS / job.name / f"{name}.parquet") for job in order])
+        write_table(out / f"{name}.parquet", table)
+        counts[name] = table.num_rows
+    manifest = {
+        "format": FORMAT,
+        "kind": "town",
+        "command": command,
+        "seeds": {name: [job.seed for job in order if job.split == name] for name in SPLITS},
+        "config": settings.model_dump(mode="json"),
+        "fingerprint": fingerprint,
+        "x2localizer": __version__,
+        "counts": counts,
+    }
+    write_text(out / MANIFEST, json.dumps(manifest, indent=2) + "\n")
+    for job in jobs:
+        shutil.rmtree(out / PARTS / job.name, ignore_errors=True)

@@ -1,0 +1,116 @@
+"""Towns and drives on disk, in files that any map or video program opens.
+
+TOWN/town.json   aerial.tif   roads.geojson
+TOWN/drives/1/drive.mp4   drive.gpx   drive.json
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+
+from x2localizer.config import TownSettings, validate
+from x2localizer.errors import UserError
+from x2localizer.files import write_text
+from x2localizer.sources.geotiff import write_geotiff
+from x2localizer.sources.tracks import Track, write_gpx
+from x2localizer.sources.video_writer import VideoWriter
+from x2localizer.town.drive import draw_drive, open_film
+from x2localizer.town.town import Town, build_town, georeference, paint_town, tree_count
+
+START = datetime(2025, 6, 1, 12, 0, tzinfo=UTC)
+
+
+def save_town(town: Town, folder: Path) -> None:
+    """Write the imagery, the roads and the recipe of a town; the recipe comes last."""
+    west, north, pixel = georeference(town)
+    write_geotiff(
+        folder / "aerial.tif", paint_town(town), crs="EPSG:3857", west=west, north=north, pixel=pixel,
+        tags={"town": str(town.seed), "season": town.season},
+    )  # fmt: skip
+    write_text(folder / "roads.geojson", json.dumps(_roads(town)))
+    corner_lat, corner_lon = town.place.to_degrees(
+        np.array([0.0, town.place.size_m]), np.array([town.place.size_m, 0.0])
+    )
+    recipe = {
+        "seed": town.seed,
+        "settings": town.settings.model_dump(),
+        "season": town.season,
+        "bounds_deg": [float(v) for v in (corner_lon[0], corner_lat[0], corner_lon[1], corner_lat[1])],
+        "metres_per_pixel": town.metres_per_pixel,
+        "districts": [district.kind.name for district in town.plan.districts],
+        "roads": len(town.plan.roads),
+        "boxes": len(town.boxes),
+        "trees": tree_count(town),
+    }
+    write_text(folder / "town.json", json.dumps(recipe, indent=2) + "\n")
+
+
+def _roads(town: Town) -> dict[str, object]:
+    features = []
+    for road in town.plan.roads:
+        lats, lons = town.place.to_degrees(road.points[:, 0], road.points[:, 1])
+        features.append({
+            "type": "Feature",
+            "geometry": {
+                "type": "LineString",
+                "coordinates": [[round(float(x), 7), round(float(y), 7)] for x, y in zip(lons, lats, strict=True)],
+            },
+            "properties": {"arterial": road.arterial, "bridge": road.bridge, "width_m": round(2 * road.half_width, 1)},
+        })  # fmt: skip
+    return {"type": "FeatureCollection", "features": features}
+
+
+def load_town(folder: Path) -> Town:
+    """Build the town of a folder again from its recipe."""
+    path = folder / "town.json"
+    try:
+        recipe = json.loads(path.read_text(encoding="utf-8"))
+        seed, settings = int(recipe["seed"]), recipe["settings"]
+    except OSError as problem:
+        raise UserError(
+            f"{folder} is not a town: it has no town.json.", "Make one: x2l town build --out DIR"
+        ) from problem
+    except (ValueError, KeyError, TypeError) as problem:
+        raise UserError(f"{path} is damaged.", f"Make the town again: x2l town build --out {folder}") from problem
+    return build_town(seed, validate(TownSettings, settings))
+
+
+def save_drive(
+    town: Town,
+    folder: Path,
+    seed: int,
+    seconds: float,
+    *,
+    fps: float = 10.0,
+    height: int = 216,
+    width: int = 384,
+    night: bool = False,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> None:
+    """Film a drive: MP4, GPX with the truth at 1 Hz and its recipe, which comes last."""
+    drive = draw_drive(town, seed, seconds, night=night)
+    if drive is None:
+        raise UserError(f"Town {town.seed} has no road for such a drive.", "Try another --seed or a shorter drive.")
+    rate = Fraction(fps).limit_denominator(1001)
+    times = np.arange(int(seconds * rate)) / float(rate)
+    film = open_film(town, drive, height, width)
+    with VideoWriter(folder / "drive.mp4", width, height, rate, START) as video:
+        for frame in film.frames(times):
+            video.write(frame.image, frame.time_s)
+            progress(frame.index + 1, len(times))
+    every = np.arange(0.0, seconds + 1e-6, 1.0)
+    lats, lons = town.place.to_degrees(*drive.places(every)[:2])
+    write_gpx(folder / "drive.gpx", Track(every, lats, lons, START), name=f"town {town.seed}, drive {seed}")
+    recipe = {
+        "town": town.seed, "seed": seed, "seconds": seconds, "fps": float(rate), "height": height, "width": width,
+        "length_m": round(float(np.interp(seconds, drive.times_s, drive.distances_m)), 1),
+        "conditions": asdict(drive.conditions),
+    }  # fmt: skip
+    write_text(folder / "drive.json", json.dumps(recipe, indent=2) + "\n")
