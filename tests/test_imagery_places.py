@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 import rasterio
 from affine import Affine
-from pyproj import Transformer
+from pyproj import CRS, Transformer
 from rasterio.control import GroundControlPoint
 from rasterio.enums import Resampling
 from rasterio.warp import reproject
 
 from imagery_files import Pixels, noise, write
 from x2localizer import geo
+from x2localizer.sources.footprint import Footprint
 from x2localizer.sources.imagery import Imagery, open_imagery
 from x2localizer.types import Position, Region, Tile, TileId
 
@@ -212,16 +213,58 @@ def test_only_windows_are_read(tmp_path: Path) -> None:
         assert not imagery.square(Position(lat + 0.01, lon), 18).valid.any()
 
 
+def test_a_turned_raster_stays_sharp(tmp_path: Path) -> None:
+    """Against a twin that looks up every pixel by itself."""
+    pixels = noise(side=512)
+    place = Affine(0.8, 0.6, 500000.0, 0.6, -0.8, 5400000.0)
+    with open_imagery(write(tmp_path / "a.tif", pixels, "EPSG:32631", place)) as imagery:
+        west, south, east, north = imagery.info.bounds
+        tile = imagery.square(Position((south + north) / 2, (west + east) / 2), 17, 256)
+        x, y = geo.tile_coordinates(tile.centre.lat_deg, tile.centre.lon_deg, 17)
+    offsets = (np.arange(256) + 0.5) / 256 - 0.5
+    lat, lon = geo.from_tile_coordinates(*np.meshgrid(x + offsets, y + offsets), 17)
+    east_m, north_m = Transformer.from_crs(4326, 32631, always_xy=True).transform(lon, lat)
+    back = ~place
+    column = back.a * east_m + back.b * north_m + back.c - 0.5
+    row = back.d * east_m + back.e * north_m + back.f - 0.5
+    left, top = np.floor(column).astype(int), np.floor(row).astype(int)
+    right, low = (column - left)[..., None], (row - top)[..., None]
+    stored = np.moveaxis(pixels, 0, -1).astype(float)
+    above = stored[top, left] * (1 - right) + stored[top, left + 1] * right
+    below = stored[top + 1, left] * (1 - right) + stored[top + 1, left + 1] * right
+    assert tile.valid.all()
+    assert np.abs(tile.image - (above * (1 - low) + below * low)).mean() < 0.5
+
+
+def test_bounds_hold_curved_edges_and_a_pole_near_the_edge(tmp_path: Path) -> None:
+    place = Affine(4000.0, 0.0, -1e6, 0.0, -4000.0, -8e5)  # the edges are arcs on the map
+    with open_imagery(write(tmp_path / "a.tif", noise(side=500), "EPSG:3413", place)) as imagery:
+        lat = Transformer.from_crs(3413, 4326, always_xy=True).transform(0.0, -8e5)[1]
+        assert imagery.info.bounds[3] == pytest.approx(lat, abs=0.02)
+    place = Affine(4000.0, 0.0, -1e6, 0.0, -4000.0, 10000.0)  # the pole lies 2.5 pixels inside
+    with open_imagery(write(tmp_path / "b.tif", noise(side=500), "EPSG:3413", place)) as imagery:
+        west, _, east, north = imagery.info.bounds
+        assert (west, east) == (-180.0, 180.0) and north == pytest.approx(geo.MAX_LATITUDE_DEG)
+
+
+@pytest.mark.parametrize("x_m", [-geo.WEB_MERCATOR_HALF_M + 0.1, 0.0, geo.WEB_MERCATOR_HALF_M - 0.1])
+def test_resolution_is_the_same_at_the_antimeridian(x_m: float) -> None:
+    footprint = Footprint(CRS("EPSG:4326"), Affine(1e-5, 0.0, 179.9, 0.0, -1e-5, 0.1), 20000, 20000)
+    degree_m = geo.WEB_MERCATOR_HALF_M / 180
+    assert footprint.pixels_per_step(x_m, 0.0, 1e-5 * degree_m) == pytest.approx((1.0, 1.0), rel=1e-3)
+
+
 def test_the_whole_globe_and_a_pole(tmp_path: Path) -> None:
     columns = np.broadcast_to(np.linspace(0, 255, 720), (3, 360, 720)).astype(np.uint8)
-    for west in (-180.0, 0.0):
+    for west in (-180.0, 0.0, -180.0 - 1e-10):
         place = Affine(0.5, 0.0, west, 0.0, -0.5, 90.0)
         with open_imagery(write(tmp_path / "globe.tif", columns, "EPSG:4326", place)) as imagery:
             assert len(list(imagery.tiles(3, min_coverage=0.9))) == len(set(imagery.tiles(3))) == 64
+            assert imagery.info.bounds[0] == pytest.approx(west) and imagery.info.bounds[2] == pytest.approx(west + 360)
             across = imagery.region(Region(3, 7, 3, 2), 64)
             assert across.valid.all()
             middle = across.image[10, 62:66, 0].astype(int)
-            assert middle.max() - middle.min() > 200 if west == -180 else middle.max() - middle.min() < 5
+            assert middle.max() - middle.min() > 200 if west < 0 else middle.max() - middle.min() < 5
             assert imagery.region(Region(1, 0, 0, 2), 64).valid.all()
     polar = write(tmp_path / "pole.tif", noise(side=512), "EPSG:3413", Affine(4000.0, 0.0, -1e6, 0.0, -4000.0, 1e6))
     with open_imagery(polar) as imagery:

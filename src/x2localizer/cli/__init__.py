@@ -6,7 +6,6 @@ import os
 import sys
 from typing import Annotated
 
-import click
 import typer
 from rich.console import Console
 
@@ -50,12 +49,7 @@ def options(
 def main() -> None:
     """Run the command line; errors become two lines and an exit code."""
     try:
-        sys.exit(app(standalone_mode=False) or 0)
-    except click.exceptions.Abort:
-        _fail("Interrupted.", "Run the same command again to go on.", 130)
-    except click.ClickException as problem:
-        problem.show()
-        sys.exit(problem.exit_code)
+        app()
     except UserError as problem:
         _fail(problem.what, problem.remedy, 2)
     except KeyboardInterrupt:
@@ -76,7 +70,7 @@ def _fail(what: str, remedy: str, code: int) -> None:
         raise  # noqa: PLE0704 - called from the handlers above
     console = Console(stderr=True, highlight=False)
     console.print("error: ", style="bold red", end="")
-    console.print(what, markup=False)
+    console.print(what, markup=False, soft_wrap=True)
     console.print("  next: ", style="bold", end="")
-    console.print(remedy, markup=False)
+    console.print(remedy, markup=False, soft_wrap=True)
     sys.exit(code)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from x2localizer.cli.common import JsonOption, console, progress_bar
+from x2localizer.cli.common import JsonOption, progress_bar, say
 from x2localizer.datasets.check import check_dataset
 from x2localizer.show.dataset import dataset_sheet
 from x2localizer.show.pictures import save_picture
@@ -28,12 +28,12 @@ def check(
     if as_json:
         typer.echo(report.to_json())
     else:
-        console.print(report.to_text(), markup=False)
+        say(report.to_text())
     picture = dataset_sheet(data)
     if picture is not None:
         target = sheet or data / "sheet.png"
         save_picture(target, picture)
         if not as_json:
-            console.print(f"samples: {target}")
+            say(f"samples: {target}")
     if not report.sound:
         raise typer.Exit(1)

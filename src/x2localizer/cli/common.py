@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -60,6 +59,6 @@ def command_line(*words: object) -> str:
     return " ".join(["x2l", *(str(word) for word in words)])
 
 
-def shown(path: Path) -> str:
-    """A path to click on or copy."""
-    return str(path)
+def say(text: str) -> None:
+    """A line for people; paths in it are never broken, so that they can be copied."""
+    console.print(text, markup=False, soft_wrap=True)

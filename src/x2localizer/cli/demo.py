@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from x2localizer.cli.common import console, progress_bar
+from x2localizer.cli.common import console, progress_bar, say
 
 
 def demo(
@@ -29,10 +29,10 @@ def demo(
             save_drive(town, folder / "drives" / str(number), number, 60.0, fps=5.0, night=night, progress=progress)
     with console.status("drawing ..."):
         made = show_town(folder)
-    console.print(f"\nThe town, {town.place.size_m / 1000:.1f} km wide, and two drives through it:")
+    say(f"\nThe town, {town.place.size_m / 1000:.1f} km wide, and two drives through it:")
     for path in made:
-        console.print(f"  picture   {path}")
+        say(f"  picture   {path}")
     for number in (1, 2):
-        console.print(f"  video     {folder / 'drives' / str(number) / 'drive.mp4'}  (truth: drive.gpx)")
-    console.print(f"  imagery   {folder / 'aerial.tif'}  (opens in QGIS)")
-    console.print("next: x2l inspect YOUR.mp4   or   x2l town dataset --preset quick --out data/quick")
+        say(f"  video     {folder / 'drives' / str(number) / 'drive.mp4'}  (truth: drive.gpx)")
+    say(f"  imagery   {folder / 'aerial.tif'}  (opens in QGIS)")
+    say("next: x2l inspect YOUR.mp4   or   x2l town dataset --preset quick --out data/quick")

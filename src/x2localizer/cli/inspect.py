@@ -9,7 +9,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from x2localizer.cli.common import console, show_values
+from x2localizer.cli.common import say, show_values
 from x2localizer.errors import ImageryError, TrackError, UserError, VideoError
 from x2localizer.show.pictures import contact_sheet, overview, save_picture
 from x2localizer.sources.imagery import open_imagery
@@ -47,7 +47,7 @@ def inspect(
             continue
         show_values(path, values, False)
         if picture is not None:
-            console.print(f"picture: {picture}")
+            say(f"picture: {picture}")
         return
     raise problems[0]
 

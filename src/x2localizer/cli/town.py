@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from x2localizer.cli.common import SetOption, command_line, console, parse_size, progress_bar
+from x2localizer.cli.common import SetOption, command_line, console, parse_size, progress_bar, say
 from x2localizer.config import DatasetSettings, TownSettings, load_config
 
 app = typer.Typer(help="The embedded world: towns from a seed, from above and from the street.", no_args_is_help=True)
@@ -26,8 +26,8 @@ def build(
     settings = load_config(TownSettings, "town", "default", overrides or [])
     with console.status(f"building town {seed} (the first run also compiles, about 20 s) ..."):
         save_town(build_town(seed, settings), out)
-    console.print(f"town {seed} in {out}: aerial.tif, roads.geojson, town.json")
-    console.print(f"next: x2l town drive {out} --seed 1")
+    say(f"town {seed} in {out}: aerial.tif, roads.geojson, town.json")
+    say(f"next: x2l town drive {out} --seed 1")
 
 
 @app.command(epilog="Example: x2l town drive town --seed 1 --seconds 60 --night")
@@ -49,8 +49,8 @@ def drive(
         place = load_town(town)
     with progress_bar("filming") as progress:
         save_drive(place, folder, seed, seconds, fps=fps, height=height, width=width, night=night, progress=progress)
-    console.print(f"drive {seed} in {folder}: drive.mp4, drive.gpx, drive.json")
-    console.print(f"next: x2l town show {town}")
+    say(f"drive {seed} in {folder}: drive.mp4, drive.gpx, drive.json")
+    say(f"next: x2l town show {town}")
 
 
 @app.command(epilog="Example: x2l town show town")
@@ -61,7 +61,7 @@ def show(town: Annotated[Path, typer.Argument(help="A folder made by x2l town bu
     with console.status("drawing ..."):
         made = show_town(town)
     for path in made:
-        console.print(f"picture: {path}")
+        say(f"picture: {path}")
 
 
 @app.command(epilog="Example: x2l town dataset --preset quick --out data/quick --set train.towns=4")
@@ -78,5 +78,5 @@ def dataset(
     words = ["town", "dataset", "--preset", preset, *(word for o in overrides or [] for word in ("--set", o))]
     with progress_bar("towns") as progress:
         make_dataset(settings, out, command_line(*words), workers, progress)
-    console.print(f"data set in {out}")
-    console.print(f"next: x2l check {out}")
+    say(f"data set in {out}")
+    say(f"next: x2l check {out}")

@@ -61,9 +61,10 @@ class Footprint:
 
     def pixels_per_step(self, x_m: float, y_m: float, step_m: float) -> tuple[float, float]:
         """How many columns and rows of the raster a step on the map makes up, at a Web-Mercator place."""
-        x, y = self._from_mercator.transform(np.array([x_m, x_m + step_m, x_m]), np.array([y_m, y_m, y_m - step_m]))
+        aside = math.copysign(step_m, -x_m)  # towards Greenwich, never over the antimeridian
+        x, y = self._from_mercator.transform(np.array([x_m, x_m + aside, x_m]), np.array([y_m, y_m, y_m - step_m]))
         column, row = _apply(~self.transform, np.asarray(x), np.asarray(y))
-        # Steps east and south taken together, so that it does not matter how the raster is turned.
+        # Steps aside and south taken together, so that it does not matter how the raster is turned.
         columns, rows = np.hypot(*(column[1:] - column[0])), np.hypot(*(row[1:] - row[0]))
         return (float(columns), float(rows)) if np.isfinite(columns + rows) else (1.0, 1.0)
 

@@ -52,6 +52,6 @@ def write_geotiff(
     with atomic_path(path) as temporary, quiet_gdal():
         with rasterio.open(temporary, "w", **layout) as file:
             file.write(np.moveaxis(image, -1, 0))
-            file.update_tags(**dict(sorted(tags.items())))
+            file.update_tags(**tags)
         if temporary.stat().st_size == 0:  # the file is made on closing, which does not tell of a full disk
             raise OSError("the disk may be full")

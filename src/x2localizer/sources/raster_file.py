@@ -208,7 +208,6 @@ class RasterFile:
             # Left alone, GDAL guesses from the window how much to smooth, so tiles and regions would differ.
             xscale=_smoothing(coarser[0] / level.factor),
             yscale=_smoothing(coarser[1] / level.factor),
-            sample_grid="YES",  # where the source lies is not told by the edges alone: a pole may be inside
         ) as warped:
             return self._picture(warped.read([*level.colours, level.alpha or warped.count]))
 
@@ -257,12 +256,8 @@ def _smoothing(coarser: float) -> float:
 
 def _nodata(dataset: Any, dtype: np.dtype[Any]) -> float | None:
     """The value that stands for no data; in files of floats that name none it is NaN."""
-    nodata = dataset.nodata
-    if np.issubdtype(dtype, np.floating):
-        return math.nan if nodata is None else float(nodata)
-    limits = np.iinfo(dtype)
-    # A file of integers may name a value that it cannot hold, such as -9999 in 8 bits; it has no nodata.
-    return nodata if nodata is not None and limits.min <= nodata <= limits.max else None
+    nodata: float | None = dataset.nodata
+    return math.nan if nodata is None and np.issubdtype(dtype, np.floating) else nodata
 
 
 def _kind(dataset: Any) -> str:

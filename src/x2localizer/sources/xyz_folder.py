@@ -158,8 +158,8 @@ class TileFolder:
                     if stored.size != (self._side, self._side):
                         raise ValueError("of another size than the other tiles")
                     picture = stored.convert("RGBA")
-                # Averaged with its alpha multiplied in, or the colours behind transparent pixels would show.
-                return picture if shrink == 1 else picture.convert("RGBa").reduce(shrink).convert("RGBA")
+                # Pillow weighs colours by their alpha, so those behind transparent pixels do not show.
+                return picture.reduce(shrink) if shrink > 1 else picture
             except FileNotFoundError:
                 continue
             except _UNREADABLE:
@@ -203,11 +203,8 @@ def _cut(mosaic: PIL.Image.Image, left: float, top: float, side: float, size: in
     if max(abs(side - size), abs(left - column), abs(top - row)) < _ON_GRID:
         cut = mosaic.crop((column, row, column + size, row + size))
     else:
-        cut = (
-            mosaic.convert("RGBa")
-            .resize((size, size), PIL.Image.Resampling.BILINEAR, box=(left, top, left + side, top + side))
-            .convert("RGBA")
-        )
+        box = (left, top, left + side, top + side)
+        cut = mosaic.resize((size, size), PIL.Image.Resampling.BILINEAR, box=box)
     image, valid = blank(size)
     pixels = np.asarray(cut)
     valid |= pixels[..., 3] >= VALID_FROM_ALPHA

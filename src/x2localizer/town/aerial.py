@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from x2localizer.town.compiled import compiled
 from x2localizer.town.districts import CONE, POLE
@@ -181,10 +180,10 @@ def paint_aerial(
     return canvas
 
 
-def mean_tint(canvas: Image, gain: npt.NDArray[np.float32]) -> Image:
-    """The picture under another camera: a gain for each channel, (3,)."""
-    table = np.clip(np.arange(256, dtype=np.float32)[None] * gain[:, None], 0, 255).astype(np.uint8)
-    out = np.empty_like(canvas)
-    for k in range(3):
-        out[..., k] = table[k][canvas[..., k]]
-    return out
+@compiled
+def tint(canvas: UInt8, gain: Float32) -> None:
+    """Turn a picture, in place, into that of another camera: a gain for each channel, (3,)."""
+    for r in range(canvas.shape[0]):
+        for c in range(canvas.shape[1]):
+            for k in range(3):
+                canvas[r, c, k] = min(canvas[r, c, k] * gain[k], 255.0)

@@ -1,8 +1,16 @@
-"""One typed door to numba: machine code that is compiled once and kept beside the source."""
+"""One typed door to numba: machine code that is compiled once and kept in a cache.
+
+numba's own cache looks at one function's file only and misses a change in a function that was compiled into it. So
+the cache lies in a folder named after the contents of all files here: another version never meets old machine code.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import os
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
@@ -14,15 +22,44 @@ Function = TypeVar("Function", bound=Callable[..., object])
 OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy", "fastmath": True, "_nrt": False}
 
 
+def _cache_folder() -> Path:
+    """Beside the source where that can be written to, else below the user's cache."""
+    here = Path(__file__).parent
+    sources = b"".join(path.read_bytes() for path in sorted(here.glob("*.py")))
+    name = f"numba-{hashlib.sha256(sources).hexdigest()[:12]}"
+    parent = here / "__pycache__"
+    if not os.access(parent if parent.is_dir() else here, os.W_OK):
+        parent = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "x2localizer"
+    folder = parent / name
+    if not folder.is_dir():
+        for old in parent.glob("numba-*"):
+            shutil.rmtree(old, ignore_errors=True)
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+CACHE = str(_cache_folder())
+
+
+def _compile(function: Function, **more: Any) -> Function:
+    """Decorate with the cache folder set; numba reads that setting at this moment only."""
+    settings: Any = numba.config
+    before = settings.CACHE_DIR
+    settings.CACHE_DIR = CACHE
+    try:
+        return cast(Function, numba.njit(**OPTIONS, **more)(function))
+    finally:
+        settings.CACHE_DIR = before
+
+
 def compiled(function: Function) -> Function:
-    """Compile on first call; later processes load the machine code from the cache. Kernels must not allocate."""
-    return cast(Function, numba.njit(**OPTIONS)(function))
+    """Compile on first call; later processes load the machine code. Kernels must not allocate."""
+    return _compile(function)
 
 
 def inlined(function: Function) -> Function:
     """Compile into the body of the compiled functions that call it: for what runs once per pixel.
 
-    A call costs more than such a function does, since a named tuple of arrays is copied for each. numba's cache does
-    not see a change in such a function: after editing one, delete the ``*.nbi`` files beside it.
+    A call costs more than such a function does, since a named tuple of arrays is copied for each.
     """
-    return cast(Function, numba.njit(**OPTIONS, forceinline=True)(function))
+    return _compile(function, forceinline=True)

@@ -126,6 +126,19 @@ def along_road(points: Floats, at: Floats) -> tuple[Floats, Floats]:
     return points[piece] + (at - ends[piece])[:, None] * tangent, tangent
 
 
+@compiled
+def _spot(points: Floats, at: float) -> tuple[float, float, float, float]:
+    """The same for one distance: place and tangent as four numbers."""
+    last = points.shape[0] - 2
+    for k in range(last + 1):
+        dx, dy = points[k + 1, 0] - points[k, 0], points[k + 1, 1] - points[k, 1]
+        length = np.sqrt(dx * dx + dy * dy)
+        if at < length or k == last:
+            return points[k, 0] + at * dx / length, points[k, 1] + at * dy / length, dx / length, dy / length
+        at -= length
+    return 0.0, 0.0, 1.0, 0.0  # a road has two points or more
+
+
 def _pick(rng: np.random.Generator, colours: tuple[RGB, ...], spread: float = 5.0) -> RGB:
     base = colours[int(rng.integers(len(colours)))]
     shift = rng.normal(0, spread, 3) * 0.5 + rng.normal(0, spread)
@@ -138,10 +151,9 @@ def _line_street(rng: np.random.Generator, plan: Plan, layers: Layers, stock: St
     length = road.length_m
     at = float(rng.uniform(2, 8))
     while at < length - 4.0:
-        (point,), (tangent,) = along_road(road.points, np.array([at]))
-        out = np.array([-tangent[1], tangent[0]]) * side
-        probe = point + out * (road.half_width + road.pavement + 12.0)
-        found = district_at(plan, layers, float(probe[0]), float(probe[1]))
+        x, y, tx, ty = _spot(road.points, at)
+        away = side * (road.half_width + road.pavement + 12.0)
+        found = district_at(plan, layers, x - ty * away, y + tx * away)
         if found is None:
             at += 20.0
             continue
@@ -149,8 +161,8 @@ def _line_street(rng: np.random.Generator, plan: Plan, layers: Layers, stock: St
         front = float(rng.uniform(*district.kind.frontage))
         gap = float(rng.uniform(*district.kind.gap))
         if rng.uniform() < district.kind.built:
-            (point,), (tangent,) = along_road(road.points, np.array([min(at + front / 2, length)]))
-            out = np.array([-tangent[1], tangent[0]]) * side
+            x, y, tx, ty = _spot(road.points, min(at + front / 2, length))
+            point, tangent, out = np.array([x, y]), np.array([tx, ty]), np.array([-ty, tx]) * side
             _lot(rng, stock, district, road, point, tangent, out, front, gap)
         at += front + gap
 

@@ -70,9 +70,10 @@ def core_regions(place: Place, n: int = 7, margin: int = 1) -> list[Region]:
     ]
 
 
-def nearest_on(points: Floats, x: float, y: float) -> float:
-    """Distance in metres from (x, y) to a polyline of shape (k, 2)."""
-    start, step = points[:-1], np.diff(points, axis=0)
+def distance_to(line: Floats, points: Floats) -> Floats:
+    """Distances in metres (m,) from points (m, 2) to a polyline (k, 2)."""
+    start, step = line[:-1], np.diff(line, axis=0)
     length2 = np.maximum((step**2).sum(1), 1e-9)
-    share = np.clip((((x, y) - start) * step).sum(1) / length2, 0.0, 1.0)
-    return float(np.min(np.hypot(*(start + share[:, None] * step - (x, y)).T)))
+    away = points[:, None, :] - start
+    share = np.clip((away * step).sum(2) / length2, 0.0, 1.0)
+    return np.asarray(np.sqrt(((away - share[..., None] * step) ** 2).sum(2).min(1)))

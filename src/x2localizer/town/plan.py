@@ -13,7 +13,7 @@ import numpy as np
 
 from x2localizer.town.districts import DASHED, SOLID, YELLOW, District, draw_districts
 from x2localizer.town.noise import stream
-from x2localizer.town.place import Place, nearest_on
+from x2localizer.town.place import Place, distance_to
 from x2localizer.types import Floats
 
 STEP_M = 12.0
@@ -99,7 +99,7 @@ def _voronoi_cell(sites: Floats, index: int, size: float) -> Floats:
     """The convex polygon of places nearer to this site than to any other, clipped 400 m outside the town."""
     low, high = -400.0, size + 400.0
     polygon = np.array([[low, low], [high, low], [high, high], [low, high]])
-    for other in np.argsort(((sites - sites[index]) ** 2).sum(1))[1:]:
+    for other in np.argsort(((sites - sites[index]) ** 2).sum(1))[1:25]:
         normal = sites[other] - sites[index]
         polygon = _clip(polygon, normal, float(normal @ (sites[other] + sites[index]) / 2))
     return polygon
@@ -167,7 +167,7 @@ def _chord(cell: Floats, along: Floats, across: Floats, at: float) -> Floats | N
         return None
     border = np.vstack([cell, cell[:1]])
     middle = (hits[0] + hits[1]) / 2
-    if nearest_on(border, float(middle[0]), float(middle[1])) < 32.0:
+    if float(distance_to(border, middle[None])[0]) < 32.0:
         return None
     hits.sort(key=lambda hit: float(along @ hit))
     return np.array(hits)
@@ -308,9 +308,7 @@ def _bent_roads(
             or np.any(points.mean(0) > size + 60)
         ):
             continue
-        wet = 0
-        if river is not None:
-            wet = sum(nearest_on(river, float(x), float(y)) < river_half + 5.0 for x, y in points)
+        wet = 0 if river is None else int((distance_to(river, points) < river_half + 5.0).sum())
         if wet and (not line.arterial or wet * STEP_M > 2 * river_half + 70.0):
             continue
         if line.arterial:

@@ -20,7 +20,7 @@ from x2localizer.town.facade import wall_colour
 from x2localizer.town.ground import ground_colour
 from x2localizer.town.layers import Float32, Layers, UInt8
 from x2localizer.town.noise import hash01, smooth_noise
-from x2localizer.town.scene import CELL_M, Camera, Look, Scene
+from x2localizer.town.scene import CELL_M, Camera, Int32, Look, Scene
 from x2localizer.types import Image
 
 VIEW_M = 420.0
@@ -34,9 +34,9 @@ class _Hits(NamedTuple):
     """What one ray meets: depth, box (index) or tree (-1 - index), depth at which it leaves, side."""
 
     depth: Float32
-    what: np.ndarray
+    what: Int32
     exit: Float32
-    side: np.ndarray
+    side: Int32
 
 
 @inlined
@@ -169,7 +169,7 @@ def _put(
 
 @compiled
 def _wall(
-    canvas: Float32, ids: np.ndarray, filled: UInt8, column: int, cam: Camera, look: Look, boxes: Float32, item: int,
+    canvas: Float32, ids: Int32, filled: UInt8, column: int, cam: Camera, look: Look, boxes: Float32, item: int,
     depth: float, leave: float, side: int, dx: float, dy: float,
 ) -> None:  # fmt: skip
     """Fill a column's rows with the wall a ray enters and the roof that rises behind it."""
@@ -210,7 +210,7 @@ def _wall(
 
 @compiled
 def _roof_rise(
-    canvas: Float32, ids: np.ndarray, filled: UInt8, column: int, cam: Camera, look: Look, boxes: Float32, item: int,
+    canvas: Float32, ids: Int32, filled: UInt8, column: int, cam: Camera, look: Look, boxes: Float32, item: int,
     depth: float, leave: float, top: float, u: float, v: float, dx: float, dy: float,
 ) -> None:  # fmt: skip
     """The slope of a pitched roof between the wall's top and the ridge, where it faces the camera."""
@@ -253,7 +253,7 @@ def _roof_rise(
 
 @compiled
 def _tree(
-    canvas: Float32, ids: np.ndarray, filled: UInt8, column: int, cam: Camera, look: Look, trees: Float32, item: int,
+    canvas: Float32, ids: Int32, filled: UInt8, column: int, cam: Camera, look: Look, trees: Float32, item: int,
     depth: float, off: float, dx: float, dy: float,
 ) -> None:  # fmt: skip
     """Crown and trunk of a tree, or a lamp post, as the slice that one column sees."""
@@ -327,7 +327,7 @@ def _tree(
 
 @compiled
 def _floor_and_sky(
-    canvas: Float32, ids: np.ndarray, filled: UInt8, column: int, cam: Camera, look: Look, layers: Layers,
+    canvas: Float32, ids: Int32, filled: UInt8, column: int, cam: Camera, look: Look, layers: Layers,
     flats: Float32, palette: Float32, dx: float, dy: float, across: float, sky: Float32,
 ) -> None:  # fmt: skip
     """What no box and no tree covers."""
@@ -359,7 +359,7 @@ def _floor_and_sky(
 
 @compiled
 def cast_columns(
-    canvas: Float32, ids: np.ndarray, cam: Camera, scene: Scene, look: Look, layers: Layers, flats: Float32,
+    canvas: Float32, ids: Int32, cam: Camera, scene: Scene, look: Look, layers: Layers, flats: Float32,
     palette: Float32, hits: _Hits, filled: UInt8, sky: Float32,
 ) -> None:  # fmt: skip
     """Fill ``canvas`` (H, W, 3) with the light and ``ids`` (H, W) with the codes of what each pixel shows."""
@@ -408,22 +408,30 @@ def develop(canvas: Float32, factor: int, gain: Float32, vignette: float, noise:
                 out[r, c, k] = min(max(value, 0.0), 255.0)
 
 
+def look_around(
+    cam: Camera, scene: Scene, look: Look, layers: Layers, flats: Float32, palette: Float32
+) -> tuple[Float32, Int32]:
+    """The light (H, W, 3) that reaches a camera, and the codes (H, W) of what each pixel shows."""
+    canvas = np.empty((cam.height, cam.width, 3), np.float32)
+    ids = np.empty((cam.height, cam.width), np.int32)
+    hits = _Hits(
+        np.zeros(MAX_HITS, np.float32), np.zeros(MAX_HITS, np.int32),
+        np.zeros(MAX_HITS, np.float32), np.zeros(MAX_HITS, np.int32),
+    )  # fmt: skip
+    filled, sky = np.zeros(cam.height, np.uint8), np.zeros(3, np.float32)
+    cast_columns(canvas, ids, cam, scene, look, layers, flats, palette, hits, filled, sky)
+    return canvas, ids
+
+
 def render(
     cam: Camera, scene: Scene, look: Look, layers: Layers, flats: Float32, palette: Float32, factor: int = 2,
     frame_seed: int = 0,
 ) -> Image:  # fmt: skip
-    """The frame a camera sees, (height, width, 3)."""
+    """The frame a camera takes, (height, width, 3): ``factor`` x ``factor`` rays per pixel, then the sensor."""
     big = cam._replace(
         focal=cam.focal * factor, horizon=cam.horizon * factor, height=cam.height * factor, width=cam.width * factor
     )
-    canvas = np.empty((big.height, big.width, 3), np.float32)
-    ids = np.empty((big.height, big.width), np.int32)
-    hits = _Hits(
-        np.zeros(MAX_HITS, np.float32), np.zeros(MAX_HITS, np.int32), np.zeros(MAX_HITS, np.float32),
-        np.zeros(MAX_HITS, np.int32),
-    )  # fmt: skip
-    filled, sky = np.zeros(big.height, np.uint8), np.zeros(3, np.float32)
-    cast_columns(canvas, ids, big, scene, look, layers, flats, palette, hits, filled, sky)
+    canvas, _ = look_around(big, scene, look, layers, flats, palette)
     out = np.empty((cam.height, cam.width, 3), np.uint8)
     develop(canvas, factor, look.gain, look.vignette, look.noise, frame_seed, out)
     return out

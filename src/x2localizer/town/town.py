@@ -8,7 +8,7 @@ import numpy as np
 
 from x2localizer import geo
 from x2localizer.config import TownSettings
-from x2localizer.town.aerial import mean_tint, paint_aerial, sun_on_map
+from x2localizer.town.aerial import paint_aerial, sun_on_map, tint
 from x2localizer.town.districts import POLE
 from x2localizer.town.layers import Float32, Layers, empty_layers, palette
 from x2localizer.town.lots import SHAPE, TREE_COLUMNS, place_lots
@@ -64,7 +64,8 @@ def paint_town(town: Town) -> Image:
     )  # fmt: skip
     warm = rng.normal(0, 0.03)
     bright = float(np.exp(rng.normal(0, 0.06)))
-    return mean_tint(canvas, np.array([1 + warm, 1.0, 1 - warm], np.float32) * bright)
+    tint(canvas, np.array([1 + warm, 1.0, 1 - warm], np.float32) * np.float32(bright))
+    return canvas
 
 
 def crop_region(town: Town, aerial: Image, region: Region, tile_px: int) -> Image:

@@ -1,0 +1,47 @@
+"""What several test files share: one small town, one small data set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from x2localizer.config import DatasetSettings, SplitSettings, TownSettings
+from x2localizer.datasets.town import make_dataset
+from x2localizer.town.town import Town, build_town, paint_town
+from x2localizer.types import Image
+
+settings.register_profile("no deadline", deadline=None)
+settings.load_profile("no deadline")
+
+SMALL = TownSettings(tiles=16)
+TINY = DatasetSettings(
+    town=TownSettings(tiles=16, pixels_per_tile=64),
+    train=SplitSettings(towns=2, first_seed=0, grid=False, videos_per_town=3),
+    val=SplitSettings(towns=1, first_seed=5000, videos_per_region=1),
+    test=SplitSettings(towns=1, first_seed=9000, videos_per_region=1, long_drives_per_town=2),
+    frame_height=32,
+    frame_width=64,
+    tile_px=32,
+    long_drive_s=120.0,
+    longest_gap_s=40.0,
+)
+
+
+@pytest.fixture(scope="session")
+def town() -> Town:
+    """A town of 2 x 2 regions."""
+    return build_town(5, SMALL)
+
+
+@pytest.fixture(scope="session")
+def aerial(town: Town) -> Image:
+    """Its picture from above."""
+    return paint_town(town)
+
+
+@pytest.fixture(scope="session")
+def tiny_dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data set of four towns; tests that change it copy it first."""
+    return make_dataset(TINY, tmp_path_factory.mktemp("data") / "tiny", "made by a test", workers=1)

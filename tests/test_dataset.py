@@ -1,0 +1,268 @@
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from conftest import TINY
+from x2localizer import geo
+from x2localizer.config import SplitSettings
+from x2localizer.datasets.check import check_dataset
+from x2localizer.datasets.dataset import open_dataset
+from x2localizer.datasets.tables import SCHEMAS
+from x2localizer.datasets.town import jobs_of, make_dataset
+from x2localizer.errors import DatasetError
+from x2localizer.show.dataset import dataset_sheet
+
+
+def _snapshot(root: Path) -> dict[str, bytes]:
+    """Every file of a data set but the scratch folder."""
+    return {
+        str(p.relative_to(root)): p.read_bytes()
+        for p in sorted(root.rglob("*"))
+        if p.is_file() and "parts" not in p.parts
+    }
+
+
+def test_what_is_made_is_sound(tiny_dataset: Path) -> None:
+    report = check_dataset(tiny_dataset, full=True)
+    assert report.findings == []
+    assert report.counts["train videos (clip)"] == 6
+    assert report.counts["test regions"] == 4
+    assert report.counts["test videos (long)"] >= 2
+    assert report.counts["pictures decoded"] == report.counts["pictures"]
+
+
+def test_a_clip_has_eight_keyframes_five_seconds_apart_inside_its_region(tiny_dataset: Path) -> None:
+    data = open_dataset(tiny_dataset)
+    for split in ("train", "val", "test"):
+        regions = {row.region_id: row for row in data.regions(split)}
+        for video in data.videos(split):
+            frames, keys = data.frames(video.video_id), data.keyframes(video.video_id)
+            assert [frame.time_s for frame in frames] == [float(k) for k in range(36)]
+            assert [key.time_s for key in keys] == [5.0 * k for k in range(8)]
+            assert video.duration_s == 35.0
+            region = regions[video.region_id].region
+            assert geo.region_contains(
+                region, np.array([f.lat_deg for f in frames]), np.array([f.lon_deg for f in frames])
+            ).all()
+
+
+def test_pictures_have_the_sizes_of_the_config(tiny_dataset: Path) -> None:
+    data = open_dataset(tiny_dataset)
+    video = data.videos("test")[0]
+    key = data.keyframes(video.video_id)[3]
+    assert data.picture(key.image).shape == (32, 64, 3)
+    assert data.picture(key.tile).shape == (32, 32, 3)
+    assert data.picture(data.regions("test")[0].image).shape == (7 * 32, 7 * 32, 3)
+
+
+def test_the_tile_of_a_frame_is_cut_from_its_region(tiny_dataset: Path) -> None:
+    data = open_dataset(tiny_dataset)
+    regions = {row.region_id: row for row in data.regions("test")}
+    errors = []
+    for video in data.videos("test"):
+        row = regions[video.region_id]
+        picture = data.picture(row.image).astype(float)
+        for key in data.keyframes(video.video_id):
+            x, y = geo.tile_coordinates(key.lat_deg, key.lon_deg, row.zoom)
+            c, r = round((float(x) - row.x - 0.5) * 32), round((float(y) - row.y - 0.5) * 32)
+            if min(c, r) >= 0 and max(c, r) <= 6 * 32:
+                tile = data.picture(key.tile).astype(float)
+                here = np.abs(tile - picture[r : r + 32, c : c + 32]).mean()
+                elsewhere = np.abs(tile - picture[(r + 96) % 192 :][:32, c : c + 32]).mean()
+                errors.append(here < 0.6 * elsewhere)
+    assert len(errors) > 10
+    assert np.mean(errors) > 0.95
+
+
+def test_long_drives_leave_their_first_region_and_may_have_a_gap(tiny_dataset: Path) -> None:
+    data = open_dataset(tiny_dataset)
+    regions = {row.region_id: row.region for row in data.regions("test")}
+    rides: dict[str, list[str]] = {}
+    for video in data.videos("test", "long"):
+        rides.setdefault(video.ride_id, []).append(video.video_id)
+    assert len(rides) == 2
+    for videos in rides.values():
+        frames = [frame for video in videos for frame in data.frames(video)]
+        visited = {
+            name
+            for name, region in regions.items()
+            for frame in frames
+            if geo.region_contains(region, frame.lat_deg, frame.lon_deg)
+        }
+        assert len(visited) > 1
+        assert len(frames) >= 119
+    gaps = []
+    for videos in rides.values():
+        rows = sorted((v for v in data.videos("test", "long") if v.video_id in videos), key=lambda v: v.start_time)
+        gaps += [(b.start_time - a.start_time).total_seconds() - a.duration_s for a, b in pairwise(rows)]
+    assert len(gaps) == 1
+    assert 19 < gaps[0] <= 42
+
+
+def test_splits_never_share_a_town(tiny_dataset: Path) -> None:
+    data = open_dataset(tiny_dataset)
+    areas = [{row.area for row in data.regions(split)} for split in ("train", "val", "test")]
+    assert not (areas[0] & areas[1] or areas[0] & areas[2] or areas[1] & areas[2])
+    clash = TINY.model_copy(update={"val": SplitSettings(first_seed=1)})
+    with pytest.raises(DatasetError, match="share a town"):
+        jobs_of(clash)
+
+
+def test_it_tells_how_it_was_made(tiny_dataset: Path) -> None:
+    manifest = json.loads((tiny_dataset / "dataset.json").read_text())
+    assert manifest["command"] == "made by a test"
+    assert manifest["seeds"] == {"train": [0, 1], "val": [5000], "test": [9000]}
+    assert manifest["config"]["frame_height"] == 32
+
+
+def test_making_it_again_changes_nothing(tiny_dataset: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(tiny_dataset, copy)
+    before = _snapshot(copy)
+    make_dataset(TINY, copy, "made by a test", workers=1)
+    assert _snapshot(copy) == before
+
+
+def test_another_config_does_not_write_into_it(tiny_dataset: Path, tmp_path: Path) -> None:
+    other = TINY.model_copy(update={"frame_height": 48})
+    with pytest.raises(DatasetError, match="another config"):
+        make_dataset(other, tiny_dataset, "other", workers=1)
+    (tmp_path / "mine.txt").write_text("precious")
+    with pytest.raises(DatasetError, match="other files"):
+        make_dataset(TINY, tmp_path, "here", workers=1)
+
+
+KILLED = """
+import sys
+sys.path.insert(0, sys.argv[2])
+from pathlib import Path
+from conftest import TINY
+from x2localizer.datasets.town import make_dataset
+make_dataset(TINY, Path(sys.argv[1]), "made by a test", workers=1)
+"""
+
+
+def test_a_killed_run_goes_on_and_gives_the_same_bytes(tiny_dataset: Path, tmp_path: Path) -> None:
+    out = tmp_path / "killed"
+    work = subprocess.Popen([sys.executable, "-c", KILLED, str(out), str(Path(__file__).parent)])
+    first_part = out / "parts" / "test-9000" / "done"
+    deadline = time.monotonic() + 240
+    while not first_part.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    time.sleep(0.5)  # well into the second town
+    os.kill(work.pid, signal.SIGKILL)
+    work.wait()
+    assert first_part.exists()
+    assert not (out / "dataset.json").exists()
+    with pytest.raises(DatasetError, match="running its command again"):
+        open_dataset(out)
+    stamp = first_part.stat().st_mtime_ns
+    steps: list[int] = []
+    make_dataset(TINY, out, "made by a test", workers=1, progress=lambda done, total: steps.append(done))
+    assert steps[0] >= 1  # what was done is not done again
+    assert not first_part.exists() or first_part.stat().st_mtime_ns == stamp
+    left = {name for name in _snapshot(out) if "/." not in name}
+    assert left == set(_snapshot(tiny_dataset))
+    assert {n: b for n, b in _snapshot(out).items() if "/." not in n} == _snapshot(tiny_dataset)
+    assert check_dataset(out).sound
+
+
+Damage = Callable[[Path], object]
+
+
+def _edit(root: Path, name: str, change: Callable[[dict[str, list[object]]], None]) -> None:
+    path = root / f"{name}.parquet"
+    columns = pq.read_table(path).to_pydict()
+    change(columns)
+    pq.write_table(pa.table(columns, schema=SCHEMAS[name]), path)
+
+
+def _set(column: str, row: int, value: object) -> Callable[[dict[str, list[object]]], None]:
+    def change(columns: dict[str, list[object]]) -> None:
+        columns[column][row] = value
+
+    return change
+
+
+def _swap_frames(root: Path) -> None:
+    def change(columns: dict[str, list[object]]) -> None:
+        for values in columns.values():
+            values[3], values[4] = values[4], values[3]
+
+    _edit(root, "frames", change)
+
+
+def _cut_file(root: Path) -> None:
+    path = next(iter(sorted((root / "frames" / "test").iterdir())))
+    path.write_bytes(path.read_bytes()[:1000])
+
+
+def _scramble(root: Path) -> None:
+    for path in (root / "tiles" / "val").iterdir():
+        path.write_bytes(bytes(len(path.read_bytes())))
+
+
+DAMAGES: list[tuple[str, Damage]] = [
+    ("missing files", lambda root: next(iter((root / "frames" / "test").iterdir())).unlink()),
+    ("missing files", lambda root: next(iter((root / "regions" / "val").iterdir())).unlink()),
+    ("cut short", _cut_file),
+    ("damaged pictures", _scramble),
+    ("outside their region", lambda root: _edit(root, "frames", _set("lat_deg", 5, 41.9))),
+    ("not on the map", lambda root: _edit(root, "frames", _set("lat_deg", 5, float("nan")))),
+    ("out of order", _swap_frames),
+    ("repeat a time", lambda root: _edit(root, "frames", _set("time_s", 6, 5.0))),
+    ("have no time", lambda root: _edit(root, "frames", _set("time_s", 6, float("nan")))),
+    ("than declared", lambda root: _edit(root, "videos", _set("frames", 0, 12))),
+    ("keyframes are not numbered", lambda root: _edit(root, "frames", _set("keyframe", 5, 7))),
+    ("region is missing", lambda root: _edit(root, "videos", _set("region_id", 0, "nowhere"))),
+    ("ids that occur twice", lambda root: _edit(root, "regions", _twice_region)),
+    ("two splits share", lambda root: _edit(root, "regions", _set("area", 0, "town9000"))),
+    ("unknown split", lambda root: _edit(root, "videos", _set("split", 0, "dev"))),
+    ("frames of unknown videos", lambda root: _edit(root, "frames", _set("video_id", 0, "ghost"))),
+    ("cannot be opened", lambda root: (root / "frames.parquet").write_bytes(b"PAR1")),
+    ("cannot be opened", lambda root: (root / "dataset.json").unlink()),
+    ("cannot be opened", lambda root: (root / "dataset.json").write_text("{}")),
+    ("cannot be opened", lambda root: (root / "dataset.json").write_text('{"format": 999}')),
+    ("missing files", lambda root: _edit(root, "regions", _set("image_path", 0, "../../etc/passwd"))),
+]
+
+
+def _twice_region(columns: dict[str, list[object]]) -> None:
+    columns["region_id"][0] = columns["region_id"][1]
+
+
+@pytest.mark.parametrize(("told", "damage"), DAMAGES, ids=[f"{i}-{told}" for i, (told, _) in enumerate(DAMAGES)])
+def test_the_check_tells_what_is_wrong(tiny_dataset: Path, tmp_path: Path, told: str, damage: Damage) -> None:
+    root = tmp_path / "damaged"
+    shutil.copytree(tiny_dataset, root)
+    damage(root)
+    report = check_dataset(root, full=True)
+    assert not report.sound
+    assert any(told in finding.what for finding in report.findings), report.to_text()
+    assert told in report.to_text()
+    json.loads(report.to_json())
+
+
+def test_the_sheet_shows_what_can_be_shown(tiny_dataset: Path, tmp_path: Path) -> None:
+    picture = dataset_sheet(tiny_dataset)
+    assert picture is not None
+    assert picture.shape[0] > 1000
+    assert picture.std() > 30
+    root = tmp_path / "damaged"
+    shutil.copytree(tiny_dataset, root)
+    shutil.rmtree(root / "frames")
+    assert dataset_sheet(root) is None

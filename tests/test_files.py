@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from x2localizer.errors import UserError
+from x2localizer.files import atomic_path, write_bytes, write_text
+
+
+def test_a_file_is_written_whole(tmp_path: Path) -> None:
+    write_text(tmp_path / "a" / "b.txt", "x²")
+    assert (tmp_path / "a" / "b.txt").read_text(encoding="utf-8") == "x²"
+    assert [p.name for p in (tmp_path / "a").iterdir()] == ["b.txt"]
+
+
+def test_a_failure_keeps_the_old_file_and_leaves_nothing(tmp_path: Path) -> None:
+    target = tmp_path / "kept.bin"
+    write_bytes(target, b"old")
+
+    def fail() -> None:
+        with atomic_path(target) as path:
+            path.write_bytes(b"half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert target.read_bytes() == b"old"
+    assert [p.name for p in tmp_path.iterdir()] == ["kept.bin"]
+
+
+def test_a_folder_that_is_a_file_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="Cannot write"):
+        write_text(tmp_path / "file" / "below.txt", "x")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_is_a_clear_error(tmp_path: Path) -> None:
+    def fill() -> None:
+        with atomic_path(tmp_path / "out.bin"):
+            descriptor = os.open("/dev/full", os.O_WRONLY)
+            try:
+                os.write(descriptor, b"x")
+            finally:
+                os.close(descriptor)
+
+    with pytest.raises(UserError, match="disk has room"):
+        fill()
+    assert list(tmp_path.iterdir()) == []
