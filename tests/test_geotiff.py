@@ -11,8 +11,8 @@ import rasterio
 
 from x2localizer import geo
 from x2localizer.errors import ImageryError, UserError
-from x2localizer.sources.geotiff import write_geotiff
 from x2localizer.sources.imagery import open_imagery
+from x2localizer.sources.imagery.geotiff import write_geotiff
 from x2localizer.types import Image, TileId
 
 AT = TileId(16, 35210, 21490)

@@ -9,8 +9,7 @@ import PIL.Image
 import pytest
 
 from x2localizer.errors import ConfigError, VideoError
-from x2localizer.sources import image_folder
-from x2localizer.sources.video import open_video
+from x2localizer.sources.video import image_folder, open_video
 
 
 def _save(path: Path, shade: int, size: tuple[int, int] = (8, 6), **options: object) -> Path:

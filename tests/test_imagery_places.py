@@ -16,8 +16,8 @@ from rasterio.warp import reproject
 
 from imagery_files import Pixels, noise, write
 from x2localizer import geo
-from x2localizer.sources.footprint import Footprint
 from x2localizer.sources.imagery import Imagery, open_imagery
+from x2localizer.sources.imagery.footprint import Footprint
 from x2localizer.types import Position, Region, Tile, TileId
 
 # A spot at a known latitude and longitude is found where the tile says it is.

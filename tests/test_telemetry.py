@@ -17,9 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from x2localizer.errors import TrackError
-from x2localizer.sources.gpmf import gps_block
-from x2localizer.sources.points import Dropped
 from x2localizer.sources.tracks import read_track
+from x2localizer.sources.tracks.gpmf import gps_block
+from x2localizer.sources.tracks.points import Dropped
 
 settings.register_profile("no-deadline", deadline=None)  # a busy machine is no failure
 settings.load_profile("no-deadline")

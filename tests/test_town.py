@@ -10,8 +10,7 @@ import pytest
 
 from conftest import SMALL
 from x2localizer import geo
-from x2localizer.sources.geotiff import write_geotiff
-from x2localizer.sources.imagery import open_imagery
+from x2localizer.sources.imagery import open_imagery, write_geotiff
 from x2localizer.town.aerial import cast_shadow
 from x2localizer.town.drive import draw_drive, open_film
 from x2localizer.town.lots import BUILDING, HALF_A, HALF_B, KIND, LOT, Z1

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from x2localizer.errors import TrackError, UserError
 from x2localizer.geo import distance_m
-from x2localizer.sources.points import Dropped
 from x2localizer.sources.tracks import Track, read_track, write_gpx
+from x2localizer.sources.tracks.points import Dropped
 from x2localizer.types import Position
 
 settings.register_profile("no-deadline", deadline=None)  # a busy machine is no failure
@@ -398,7 +398,7 @@ def test_any_table_gives_a_sound_track_or_a_track_error(
 
 @pytest.mark.parametrize("name", ["a.gpx", "a.csv"])
 def test_a_file_too_large_for_memory_is_refused(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("x2localizer.sources.trackfiles.MAX_BYTES", 10)
+    monkeypatch.setattr("x2localizer.sources.tracks.text_files.MAX_BYTES", 10)
     with pytest.raises(TrackError, match="larger than"):
         read_track(save(tmp_path, name, "time,lat,lon\n0,1,2\n"))
 

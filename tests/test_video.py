@@ -16,10 +16,10 @@ from av.video.stream import VideoStream
 
 from video_files import HEIGHT, WIDTH, encode, naive_frames, picture
 from x2localizer.errors import ConfigError, UserError, VideoError
-from x2localizer.sources.decoding import FrameDecoder, RgbConverter
-from x2localizer.sources.packets import PacketReader
 from x2localizer.sources.video import open_video
-from x2localizer.sources.video_source import FrameGrid
+from x2localizer.sources.video.decoding import FrameDecoder, RgbConverter
+from x2localizer.sources.video.packets import PacketReader
+from x2localizer.sources.video.source import FrameGrid
 
 NTSC = Fraction(30000, 1001)
 JUMPY = np.cumsum(np.random.default_rng(3).integers(1, 12, 120)).tolist()

@@ -15,9 +15,9 @@ import pytest
 
 from video_files import HEIGHT, WIDTH, encode
 from x2localizer.errors import VideoError
-from x2localizer.sources.live import LiveSource
 from x2localizer.sources.video import open_video
-from x2localizer.sources.video_source import FrameGrid
+from x2localizer.sources.video.live import LiveSource
+from x2localizer.sources.video.source import FrameGrid
 
 
 @contextmanager

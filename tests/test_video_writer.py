@@ -9,9 +9,8 @@ import pytest
 
 from video_files import HEIGHT, WIDTH, picture
 from x2localizer.errors import UserError, VideoError
-from x2localizer.sources import video_writer
-from x2localizer.sources.video import open_video
-from x2localizer.sources.video_writer import VideoWriter
+from x2localizer.sources.video import open_video, writer
+from x2localizer.sources.video.writer import VideoWriter
 from x2localizer.types import Image
 
 NTSC = Fraction(30000, 1001)
@@ -86,7 +85,7 @@ def test_keyframes_are_near_enough_to_jump(tmp_path: Path) -> None:
 
 
 def test_without_h264_it_still_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(video_writer.av, "codecs_available", {"mpeg4"})  # type: ignore[attr-defined]
+    monkeypatch.setattr(writer.av, "codecs_available", {"mpeg4"})  # type: ignore[attr-defined]
     with open_video(_write(tmp_path / "v.mp4")) as video:
         frames = list(video)
     assert [frame.time_s for frame in frames] == pytest.approx([n * 1001 / 30000 for n in range(30)])

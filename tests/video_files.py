@@ -12,7 +12,7 @@ import numpy as np
 from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
-from x2localizer.sources.decoding import RgbConverter
+from x2localizer.sources.video.decoding import RgbConverter
 from x2localizer.types import Image
 
 HEIGHT, WIDTH = 48, 64

@@ -18,9 +18,9 @@ import numpy as np
 from x2localizer.config import TownSettings, validate
 from x2localizer.errors import UserError
 from x2localizer.files import write_text
-from x2localizer.sources.geotiff import write_geotiff
+from x2localizer.sources.imagery import write_geotiff
 from x2localizer.sources.tracks import Track, write_gpx
-from x2localizer.sources.video_writer import VideoWriter
+from x2localizer.sources.video import VideoWriter
 from x2localizer.town.drive import draw_drive, open_film
 from x2localizer.town.town import Town, build_town, georeference, paint_town, tree_count
 

@@ -24,10 +24,10 @@ from rasterio.enums import Resampling
 from rasterio.vrt import WarpedVRT
 
 from x2localizer import geo
-from x2localizer.sources.footprint import Footprint
-from x2localizer.sources.pixel_source import VALID_FROM_ALPHA, Box, Extent, ImageryInfo, blank, natural_zoom
-from x2localizer.sources.raster_bands import Stretch, choose_bands, measure_stretch, needs_view, view_of
-from x2localizer.sources.raster_open import GDAL_ERRORS, WEB_MERCATOR, georeferenced, open_dataset, quiet_gdal
+from x2localizer.sources.imagery.footprint import Footprint
+from x2localizer.sources.imagery.pixel_source import VALID_FROM_ALPHA, Box, Extent, ImageryInfo, blank, natural_zoom
+from x2localizer.sources.imagery.raster_bands import Stretch, choose_bands, measure_stretch, needs_view, view_of
+from x2localizer.sources.imagery.raster_open import GDAL_ERRORS, WEB_MERCATOR, georeferenced, open_dataset, quiet_gdal
 from x2localizer.types import Image, Mask
 
 _AVERAGE_FROM = 1.5

@@ -20,7 +20,7 @@ import gpxpy
 import gpxpy.gpx
 
 from x2localizer.errors import TrackError
-from x2localizer.sources.points import EARLIEST_S, LATEST_S, Points
+from x2localizer.sources.tracks.points import EARLIEST_S, LATEST_S, Points
 
 COLUMNS = {
     "lat": ("lat", "latitude", "lat_deg", "latitude_deg", "gps_lat", "gps_latitude"),

@@ -20,7 +20,7 @@ import PIL.Image
 from PIL import ImageOps
 
 from x2localizer.errors import ConfigError, VideoError
-from x2localizer.sources.video_source import FrameGrid, VideoInfo, VideoSource
+from x2localizer.sources.video.source import FrameGrid, VideoInfo, VideoSource
 from x2localizer.types import Image
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"})

@@ -16,11 +16,11 @@ from urllib.parse import unquote
 import av
 
 from x2localizer.errors import ConfigError, VideoError
-from x2localizer.sources.containers import open_container
-from x2localizer.sources.image_folder import IMAGE_SUFFIXES, ImageFolderSource
-from x2localizer.sources.live import LiveSource
-from x2localizer.sources.video_file import FileSource
-from x2localizer.sources.video_source import FrameGrid, VideoInfo, VideoSource
+from x2localizer.sources.video.containers import open_container
+from x2localizer.sources.video.file import FileSource
+from x2localizer.sources.video.image_folder import IMAGE_SUFFIXES, ImageFolderSource
+from x2localizer.sources.video.live import LiveSource
+from x2localizer.sources.video.source import FrameGrid, VideoInfo, VideoSource
 
 __all__ = ["VideoInfo", "VideoSource", "open_video"]
 

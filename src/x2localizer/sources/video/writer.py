@@ -30,7 +30,7 @@ from av.video.stream import VideoStream
 
 from x2localizer.errors import VideoError
 from x2localizer.files import atomic_path, cannot_write
-from x2localizer.sources.decoding import EXACT_ROUNDING
+from x2localizer.sources.video.decoding import EXACT_ROUNDING
 from x2localizer.types import Image
 
 TIME_BASE = Fraction(1, 60000)

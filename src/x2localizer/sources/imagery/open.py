@@ -18,9 +18,9 @@ from typing import Self
 
 from x2localizer import geo
 from x2localizer.errors import ImageryError
-from x2localizer.sources.pixel_source import Box, ImageryInfo, PixelSource, blank
-from x2localizer.sources.raster_file import RasterFile
-from x2localizer.sources.xyz_folder import TileFolder
+from x2localizer.sources.imagery.pixel_source import Box, ImageryInfo, PixelSource, blank
+from x2localizer.sources.imagery.raster_file import RasterFile
+from x2localizer.sources.imagery.xyz_folder import TileFolder
 from x2localizer.types import Position, Region, Tile, TileId
 
 __all__ = ["Imagery", "ImageryInfo", "open_imagery"]

@@ -20,7 +20,7 @@ import PIL.Image
 
 from x2localizer import geo
 from x2localizer.errors import ImageryError
-from x2localizer.sources.pixel_source import (
+from x2localizer.sources.imagery.pixel_source import (
     VALID_FROM_ALPHA,
     Box,
     Extent,

@@ -17,10 +17,10 @@ from av.container import InputContainer
 from av.video.frame import VideoFrame
 
 from x2localizer.errors import VideoError
-from x2localizer.sources.containers import choose_stream, timed_out
-from x2localizer.sources.decoding import FrameDecoder, RgbConverter
-from x2localizer.sources.packets import PacketReader
-from x2localizer.sources.video_source import FrameGrid, VideoInfo, VideoSource
+from x2localizer.sources.video.containers import choose_stream, timed_out
+from x2localizer.sources.video.decoding import FrameDecoder, RgbConverter
+from x2localizer.sources.video.packets import PacketReader
+from x2localizer.sources.video.source import FrameGrid, VideoInfo, VideoSource
 from x2localizer.types import Image
 
 _KEPT_FRAMES = 2

@@ -11,7 +11,7 @@ from affine import Affine
 
 from x2localizer.errors import ImageryError
 from x2localizer.files import atomic_path
-from x2localizer.sources.raster_open import quiet_gdal
+from x2localizer.sources.imagery.raster_open import quiet_gdal
 from x2localizer.types import Image
 
 _LEVEL = 4

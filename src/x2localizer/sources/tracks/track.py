@@ -20,9 +20,9 @@ from pyproj import Geod
 from x2localizer.errors import TrackError
 from x2localizer.files import write_text
 from x2localizer.geo import distance_m
-from x2localizer.sources.points import EPOCH, Dropped, Points, Reason
-from x2localizer.sources.telemetry import read_gpmf, read_telemetry
-from x2localizer.sources.trackfiles import read_csv, read_gpx
+from x2localizer.sources.tracks.points import EPOCH, Dropped, Points, Reason
+from x2localizer.sources.tracks.telemetry import read_gpmf, read_telemetry
+from x2localizer.sources.tracks.text_files import read_csv, read_gpx
 from x2localizer.types import Floats, Position
 
 MAX_GAP_S = 5.0
@@ -122,7 +122,7 @@ class Track:
         return replace(self, times_s=self.times_s - offset_s, start_time=start)
 
 
-def read_track(path: Path, *, offset_s: float = 0.0) -> Track:
+def read_track(path: str | Path, *, offset_s: float = 0.0) -> Track:
     """Read a recorded track of any kind.
 
     ``offset_s`` is what to add to the video's time to get the track's time. A logger switched on 12 s before
@@ -134,6 +134,7 @@ def read_track(path: Path, *, offset_s: float = 0.0) -> Track:
     """
     if not abs(offset_s) <= _LONGEST_OFFSET_S:  # also refuses not-a-number
         raise TrackError(f"A time offset of {offset_s} s makes no sense.", "Give it in seconds, such as 2.5 or -30.")
+    path = Path(path)
     try:
         points = _reader(path)(path)
     except OSError as problem:

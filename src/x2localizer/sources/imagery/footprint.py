@@ -12,7 +12,7 @@ from pyproj.exceptions import ProjError
 
 from x2localizer import geo
 from x2localizer.errors import ImageryError
-from x2localizer.sources.pixel_source import Extent, around_the_globe, shares_of
+from x2localizer.sources.imagery.pixel_source import Extent, around_the_globe, shares_of
 from x2localizer.types import Floats
 
 _SAMPLES = 33

@@ -18,8 +18,8 @@ import av
 import av.stream
 
 from x2localizer.errors import TrackError
-from x2localizer.sources.gpmf import GpsBlock, gps_block, items
-from x2localizer.sources.points import EPOCH, Points
+from x2localizer.sources.tracks.gpmf import GpsBlock, gps_block, items
+from x2localizer.sources.tracks.points import EPOCH, Points
 
 MAX_DOP = 10.0
 """Dilution of precision above which a position is dropped. GoPro calls values below 5 good."""

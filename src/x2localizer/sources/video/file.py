@@ -16,10 +16,10 @@ from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
 from x2localizer.errors import VideoError
-from x2localizer.sources.containers import choose_stream, creation_time, duration_s, timed_out
-from x2localizer.sources.decoding import FrameDecoder, RgbConverter
-from x2localizer.sources.packets import PacketReader
-from x2localizer.sources.video_source import FrameGrid, VideoInfo, VideoSource
+from x2localizer.sources.video.containers import choose_stream, creation_time, duration_s, timed_out
+from x2localizer.sources.video.decoding import FrameDecoder, RgbConverter
+from x2localizer.sources.video.packets import PacketReader
+from x2localizer.sources.video.source import FrameGrid, VideoInfo, VideoSource
 from x2localizer.types import Image
 
 

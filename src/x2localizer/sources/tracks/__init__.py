@@ -1,0 +1,5 @@
+"""Recorded tracks: GPX, CSV and what cameras write into their files, as timed positions."""
+
+from x2localizer.sources.tracks.track import MAX_GAP_S, Track, read_track, write_gpx
+
+__all__ = ["MAX_GAP_S", "Track", "read_track", "write_gpx"]
