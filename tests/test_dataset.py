@@ -181,6 +181,39 @@ def test_a_killed_run_goes_on_and_gives_the_same_bytes(tiny_dataset: Path, tmp_p
     assert check_dataset(out).sound
 
 
+def _children(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(word) for path in tasks for word in path.read_text().split()]
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to find the workers")
+def test_workers_end_when_the_run_is_killed(tmp_path: Path) -> None:
+    words = ["town", "dataset", "--preset", "quick", "--out", str(tmp_path / "out"), "--workers", "2"]
+    work = subprocess.Popen(
+        [sys.executable, "-c", "from x2localizer.cli import main; main()", *words],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "out" / "frames").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    workers = _children(work.pid)
+    assert len(workers) >= 2
+    os.kill(work.pid, signal.SIGKILL)
+    work.wait()
+    deadline = time.monotonic() + 30
+    while any(_running(pid) for pid in workers) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(_running(pid) for pid in workers)
+
+
+def _running(pid: int) -> bool:
+    """Whether a process still works; a dead one that nobody has waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 Damage = Callable[[Path], object]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from x2localizer.errors import UserError
-from x2localizer.files import atomic_path, write_bytes, write_text
+from x2localizer.files import TEMPORARY, atomic_path, only_writer, write_bytes, write_text
 
 
 def test_a_file_is_written_whole(tmp_path: Path) -> None:
@@ -49,3 +49,14 @@ def test_a_full_disk_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="disk has room"):
         fill()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_has_one_writer_and_loses_what_a_killed_one_left(tmp_path: Path) -> None:
+    left = tmp_path / "deep" / f".video{TEMPORARY}abc.mjpeg"
+    write_text(left, "half a file")
+    with only_writer(tmp_path):
+        assert not left.exists()
+        with pytest.raises(UserError, match="Another process"), only_writer(tmp_path):
+            pass
+    with only_writer(tmp_path):
+        pass

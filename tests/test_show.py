@@ -10,8 +10,7 @@ from x2localizer import geo
 from x2localizer.errors import UserError
 from x2localizer.show.pictures import Map, contact_sheet, draw_tracks, overview, save_picture
 from x2localizer.show.town import show_town
-from x2localizer.sources.geotiff import write_geotiff
-from x2localizer.sources.imagery import open_imagery
+from x2localizer.sources.imagery import open_imagery, write_geotiff
 from x2localizer.sources.tracks import Track
 from x2localizer.types import Region
 

@@ -10,6 +10,14 @@ from pathlib import Path
 
 from x2localizer.errors import UserError
 
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks; two writers there are the user's own care
+    fcntl = None  # type: ignore[assignment]
+
+TEMPORARY = "-writing-"
+"""Part of the name of every file that is not finished."""
+
 
 @contextmanager
 def atomic_path(target: Path) -> Iterator[Path]:
@@ -19,7 +27,7 @@ def atomic_path(target: Path) -> Iterator[Path]:
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{target.stem}-", suffix=target.suffix, dir=target.parent)
+        handle, name = tempfile.mkstemp(prefix=f".{target.stem}{TEMPORARY}", suffix=target.suffix, dir=target.parent)
     except OSError as problem:
         raise cannot_write(target, problem) from problem
     os.close(handle)
@@ -34,6 +42,30 @@ def atomic_path(target: Path) -> Iterator[Path]:
         raise cannot_write(target, problem) from problem
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def only_writer(folder: Path) -> Iterator[None]:
+    """Hold a folder for this process; a second writer gets a clear error. The lock goes with the process.
+
+    With the folder held, temporary files that a killed process left behind are removed.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / ".lock").open("w")
+    except OSError as problem:
+        raise cannot_write(folder, problem) from problem
+    with lock:
+        if fcntl is not None:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as problem:
+                raise UserError(
+                    f"Another process is writing to {folder}.", "Wait for it, or choose another folder."
+                ) from problem
+        for left in folder.rglob(".*" + TEMPORARY + "*"):
+            left.unlink(missing_ok=True)
+        yield
 
 
 def write_text(target: Path, text: str) -> None:

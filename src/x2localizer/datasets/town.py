@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
+import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -23,8 +26,8 @@ from x2localizer.datasets.dataset import MANIFEST
 from x2localizer.datasets.media import write_pictures
 from x2localizer.datasets.tables import FORMAT, SPLITS, FrameRow, RegionRow, Row, VideoRow, to_table, write_table
 from x2localizer.errors import DatasetError
-from x2localizer.files import write_text
-from x2localizer.sources.geotiff import write_geotiff
+from x2localizer.files import only_writer, write_text
+from x2localizer.sources.imagery import write_geotiff
 from x2localizer.town.drive import Drive, draw_drive, open_film, region_bounds
 from x2localizer.town.noise import stream
 from x2localizer.town.place import ZOOM, core_regions
@@ -74,6 +77,13 @@ def make_dataset(
 
     ``progress`` is called with the towns done and their number.
     """
+    with only_writer(out):
+        return _make(settings, out, command, workers, progress)
+
+
+def _make(
+    settings: DatasetSettings, out: Path, command: str, workers: int, progress: Callable[[int, int], None]
+) -> Path:
     fingerprint = hashlib.sha256((settings.model_dump_json() + f"|{FORMAT}").encode()).hexdigest()[:16]
     _claim(out, fingerprint)
     jobs = jobs_of(settings)
@@ -96,7 +106,7 @@ def _claim(out: Path, fingerprint: str) -> None:
         known = json.loads(manifest.read_text(encoding="utf-8")).get("fingerprint")
     elif stamp.is_file():
         known = stamp.read_text(encoding="utf-8").strip()
-    elif out.exists() and any(out.iterdir()):
+    elif any(path.name != ".lock" for path in out.iterdir()):
         raise DatasetError(f"{out} holds other files.", "Choose a new folder with --out.")
     else:
         known = fingerprint
@@ -115,7 +125,8 @@ def _run(settings: DatasetSettings, out: Path, jobs: list[Job], workers: int) ->
         for job in jobs:
             yield make_part(settings, out, job)
         return
-    with ProcessPoolExecutor(min(workers, len(jobs)), mp_context=get_context("spawn")) as pool:
+    count = min(workers, len(jobs))
+    with ProcessPoolExecutor(count, get_context("spawn"), _end_with_parent, (os.getpid(),)) as pool:
         try:
             for future in as_completed([pool.submit(make_part, settings, out, job) for job in jobs]):
                 yield future.result()
@@ -126,6 +137,17 @@ def _run(settings: DatasetSettings, out: Path, jobs: list[Job], workers: int) ->
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def _end_with_parent(parent: int) -> None:
+    """Let a worker end soon after the process that started it was killed, instead of writing on by itself."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def make_part(settings: DatasetSettings, out: Path, job: Job) -> str:

@@ -1,0 +1,74 @@
+"""What the docs show works: every Python block runs, every command exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.main import get_command
+
+from x2localizer.cli import app
+from x2localizer.config import TownSettings
+from x2localizer.town.folder import save_drive, save_town
+from x2localizer.town.town import build_town
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCKS = [
+    (page.name, number, block)
+    for page in PAGES
+    for number, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL))
+]
+COMMANDS = sorted({
+    (page.name, tuple(match.split()))
+    for page in PAGES
+    for match in re.findall(r"\bx2l((?: [a-z]+){1,2})\b", page.read_text(encoding="utf-8"))
+})  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory, tiny_dataset: Path) -> Path:
+    """The files that the docs speak of."""
+    folder = tmp_path_factory.mktemp("docs")
+    town = build_town(5, TownSettings(tiles=16, pixels_per_tile=64))
+    save_town(town, folder / "town")
+    save_drive(town, folder / "drive", 1, 12.0, fps=2.0, height=96, width=160)
+    (folder / "town" / "aerial.tif").rename(folder / "city.tif")
+    (folder / "drive" / "drive.mp4").rename(folder / "ride.mp4")
+    (folder / "drive" / "drive.gpx").rename(folder / "ride.gpx")
+    (folder / "data").mkdir()
+    (folder / "data" / "quick").symlink_to(tiny_dataset)
+    return folder
+
+
+@pytest.mark.parametrize(("page", "number", "block"), BLOCKS, ids=[f"{page}-{number}" for page, number, _ in BLOCKS])
+def test_python_in_the_docs_runs(
+    page: str, number: int, block: str, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(workspace)
+    names: dict[str, object] = {}
+    exec(compile(block, f"{page}, block {number}", "exec"), names)
+    for name in ("image", "tile", "frame", "aerial"):
+        value = names.get(name)
+        if isinstance(value, np.ndarray):
+            assert value.dtype == np.uint8
+            assert value.ndim == 3
+
+
+@pytest.mark.parametrize(("page", "words"), COMMANDS, ids=[f"{page}-{'-'.join(words)}" for page, words in COMMANDS])
+def test_commands_in_the_docs_exist(page: str, words: tuple[str, ...]) -> None:
+    command = get_command(app)
+    for word in words:
+        commands = getattr(command, "commands", None)
+        if commands is None:
+            return  # the rest are arguments
+        assert word in commands, f"{page} speaks of x2l {' '.join(words)}"
+        command = commands[word]
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
