@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -66,6 +66,52 @@ class DatasetSettings(Settings):
     """Filmed seconds of a long drive; a gap, where there is one, comes on top."""
     longest_gap_s: float = Field(110.0, ge=0)
     jpeg_quality: int = Field(92, ge=50, le=100)
+
+
+class BackboneSettings(Settings):
+    """A distilled vision transformer: one of timm's by name, or a small one by its sizes."""
+
+    name: str | None = None
+    """A timm model such as deit_small_distilled_patch16_224; its sizes then replace those below."""
+    weights: str | None = None
+    """'hub' for timm's pretrained weights, or a file; None starts from random weights."""
+    stem: Literal["conv", "plain"] = "conv"
+    patch: int = Field(16, ge=4)
+    width: int = Field(96, ge=8)
+    depth: int = Field(4, ge=1)
+    heads: int = Field(3, ge=1)
+
+
+class ModelSettings(Settings):
+    """The two towers and their adapters."""
+
+    backbone: BackboneSettings = BackboneSettings()
+    frame_height: int = Field(64, ge=16)
+    frame_width: int = Field(128, ge=16)
+    tile_px: int = Field(64, ge=16)
+    dim: int = Field(128, ge=8)
+    """Length of an embedding."""
+    frames: int = Field(8, ge=1)
+    """Places for the frames of a prefix."""
+    region_tiles: int = Field(7, ge=1)
+    adapter_ratio: float = Field(0.25, gt=0)
+    adapter_skip: bool = False
+    """True for weights published by GAReT: their adapter adds its input to its output."""
+
+
+class ObjectiveSettings(Settings):
+    """Weights and temperatures of the objective; the defaults are the paper's. Keys of the maps are budgets."""
+
+    tau_sm: float = Field(0.05, gt=0)
+    """Image-level pretraining. The paper gives no value; this one is ours."""
+    tau_c: float = Field(0.07, gt=0)
+    tau_f: float = Field(0.01, gt=0)
+    tau_d: float = Field(0.07, gt=0)
+    gamma: dict[int, float] = {1: 0.05, 2: 0.10, 4: 0.25, 8: 2.00}
+    lambda_g: dict[int, float] = {1: 1.0, 2: 1.0, 4: 1.0, 8: 1.0}
+    lambda_f: dict[int, float] = {1: 2.0, 2: 1.0, 4: 0.5, 8: 0.0}
+    eta_self: float = Field(0.2, ge=0)
+    eta_teacher: float = Field(1.0, ge=0)
 
 
 Tree = TypeVar("Tree", bound=Settings)

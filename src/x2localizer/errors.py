@@ -42,6 +42,10 @@ class DatasetError(UserError):
     """A data set that is missing, damaged or of another format."""
 
 
+class CheckpointError(UserError):
+    """Weights or a checkpoint that is missing, damaged, of another model, or not safe to open."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """A remedy that names the known word nearest to a wrong one, or lists them all."""
     words = sorted(known)
