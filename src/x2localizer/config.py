@@ -114,6 +114,40 @@ class ObjectiveSettings(Settings):
     eta_teacher: float = Field(1.0, ge=0)
 
 
+class StageSettings(Settings):
+    """One stage of training: how long, how fast, and when to stop."""
+
+    steps: int = Field(1000, ge=1)
+    batch: int = Field(64, ge=2)
+    lr: float = Field(1e-3, gt=0)
+    weight_decay: float = Field(0.05, ge=0)
+    warmup: int = Field(200, ge=0)
+    """Steps over which the learning rate rises; after them it falls along a cosine to a hundredth."""
+    towns_per_batch: int = Field(4, ge=1)
+    """A batch is drawn from few areas, so that its negatives are hard."""
+    augment: bool = True
+    evaluate_every: int = Field(500, ge=1)
+    patience: int = Field(1000, ge=1)
+    """Evaluations without a new best before the stage stops."""
+
+
+class TrainSettings(Settings):
+    """A whole training: model, objective and the three stages."""
+
+    seed: int = 42
+    model: ModelSettings = ModelSettings()
+    objective: ObjectiveSettings = ObjectiveSettings()
+    image: StageSettings = StageSettings()
+    """Stage 1: frames and tiles, everything trains."""
+    full: StageSettings = StageSettings(batch=24)
+    """Stage 2: full videos and regions, the adapters train."""
+    progressive: StageSettings = StageSettings(batch=24, augment=False)
+    """Stage 3: all budgets, the ground adapters train; the aerial side is computed once."""
+    budgets: tuple[int, ...] = (1, 2, 4, 8)
+    threads: int = Field(0, ge=0)
+    """Threads of torch; 0 is its own choice."""
+
+
 Tree = TypeVar("Tree", bound=Settings)
 
 

@@ -61,10 +61,15 @@ class Dataset:
 
     def frames(self, video_id: str) -> list[FrameRow]:
         """The frames of a video, in order."""
+        start, stop = self.frame_range(video_id)
+        return [FrameRow(**row) for row in self.frame_table.slice(start, stop - start).to_pylist()]
+
+    def frame_range(self, video_id: str) -> tuple[int, int]:
+        """Where a video's frames begin and end in the table."""
         start, stop = self._ranges.get(video_id, (0, 0))
         if start == stop:
             raise DatasetError(f"The data set has no frames of video '{video_id}'.", "Run `x2l check` on it.")
-        return [FrameRow(**row) for row in self.frame_table.slice(start, stop - start).to_pylist()]
+        return start, stop
 
     def keyframes(self, video_id: str) -> list[FrameRow]:
         """The keyframes of a video, in order."""

@@ -1,0 +1,1 @@
+"""Training: backbones, GeoAdapter, towers, objective. Needs the extra ``[train]``; nothing else may import it."""

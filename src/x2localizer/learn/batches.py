@@ -1,0 +1,208 @@
+"""Batches for training, each a pure function of the seed and the step: a run that resumes sees the same ones.
+
+Pictures are decoded when a batch is made, one batch ahead in a thread; the data set is never held in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from x2localizer import geo
+from x2localizer.config import ModelSettings, StageSettings
+from x2localizer.datasets.dataset import Dataset
+from x2localizer.datasets.tables import FrameRow, Media, RegionRow, VideoRow
+from x2localizer.errors import DatasetError
+
+MEAN = torch.tensor([0.485, 0.456, 0.406]).reshape(3, 1, 1) * 255
+STD = torch.tensor([0.229, 0.224, 0.225]).reshape(3, 1, 1) * 255
+Batch = TypeVar("Batch")
+
+
+def to_input(images: npt.NDArray[np.uint8]) -> Tensor:
+    """Pictures (..., H, W, 3) as the towers take them: (..., 3, H, W), with ImageNet's mean and spread."""
+    return (torch.from_numpy(images).movedim(-1, -3).float() - MEAN) / STD
+
+
+def cut_tiles(region: npt.NDArray[np.uint8], n: int) -> npt.NDArray[np.uint8]:
+    """A region's picture (n t, n t, 3) as its tiles, row by row: (n n, t, t, 3)."""
+    t = region.shape[0] // n
+    tiles = region[: n * t, : n * t].reshape(n, t, n, t, 3).transpose(0, 2, 1, 3, 4)
+    return np.ascontiguousarray(tiles.reshape(n * n, t, t, 3))
+
+
+@dataclass(frozen=True, slots=True)
+class PairBatch:
+    """Frames (b, 3, h, w), the tiles around them (b, 3, t, t), and which tiles count as negatives (b, b)."""
+
+    frames: Tensor
+    tiles: Tensor
+    allowed: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class VideoBatch:
+    """Videos (b, 8, 3, h, w), their regions' tiles (b, 49, 3, t, t) or None, their rows, and the allowed negatives."""
+
+    frames: Tensor
+    tiles: Tensor | None
+    videos: npt.NDArray[np.int64]
+    allowed: Tensor
+
+
+def rng_for(seed: int, stage: str, step: int) -> np.random.Generator:
+    """The random stream of one step."""
+    return np.random.default_rng([seed, *stage.encode(), step])
+
+
+def ahead(make: Callable[[int], Batch], start: int, stop: int) -> Iterator[tuple[int, Batch]]:
+    """Batches start .. stop - 1, each made while the one before is in use."""
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(make, start) if start < stop else None
+        for step in range(start, stop):
+            assert coming is not None
+            batch = coming.result()
+            coming = pool.submit(make, step + 1) if step + 1 < stop else None
+            yield step, batch
+
+
+def relight(rng: np.random.Generator, images: npt.NDArray[np.uint8]) -> Tensor:
+    """Pictures (b, ..., H, W, 3) as inputs, each of the b under another exposure and white balance."""
+    b = len(images)
+    ones = (1,) * (images.ndim - 4)
+    gain = np.exp(rng.normal(0, 0.12, (b, 1))) * np.exp(rng.normal(0, 0.05, (b, 3)))
+    shift = rng.normal(0, 6.0, (b, 1)).repeat(3, 1)
+    pixels = torch.from_numpy(images).movedim(-1, -3).float()
+    lit = pixels * _per_picture(gain, b, ones) + _per_picture(shift, b, ones)
+    return (lit.clamp_(0, 255) - MEAN) / STD
+
+
+def _per_picture(values: npt.NDArray[np.float64], b: int, ones: tuple[int, ...]) -> Tensor:
+    return torch.from_numpy(values).float().reshape(b, *ones, 3, 1, 1)
+
+
+class Videos:
+    """The clips of a split with their keyframes and regions."""
+
+    def __init__(self, data: Dataset, split: str, model: ModelSettings) -> None:
+        self.data, self.model = data, model
+        rows = data.videos(split)
+        regions = {row.region_id: row for row in data.regions(split)}
+        self.region_rows: list[RegionRow] = list(regions.values())
+        place = {row.region_id: i for i, row in enumerate(self.region_rows)}
+        self.videos: list[VideoRow] = [row for row in rows if row.keyframes >= model.frames]
+        self.keyframes: list[list[FrameRow]] = [data.keyframes(row.video_id)[: model.frames] for row in self.videos]
+        self.region_of = np.array([place[row.region_id] for row in self.videos], np.int64)
+        if not self.videos:
+            raise DatasetError(
+                f"The data set has no {split} video with {model.frames} keyframes.", "Run `x2l check` on it."
+            )
+        self.areas: dict[str, npt.NDArray[np.int64]] = {}
+        names = np.array([row.area for row in self.videos])
+        for area in sorted(set(names.tolist())):
+            self.areas[area] = np.flatnonzero(names == area)
+        self.corner = np.array([(row.x, row.y, row.n) for row in self.region_rows], np.int64)
+        self.every = _FrameColumns(data, [row.video_id for row in self.videos])
+
+    def frames(self, video: int, count: int) -> npt.NDArray[np.uint8]:
+        """The first keyframes of a video, (count, h, w, 3)."""
+        return self._stack([row.image for row in self.keyframes[video][:count]], self.model.frame_height)
+
+    def tiles(self, region: int) -> npt.NDArray[np.uint8]:
+        """The tiles of a region, (n n, t, t, 3)."""
+        picture = self.data.picture(self.region_rows[region].image)
+        n = self.model.region_tiles
+        if picture.shape[0] != n * self.model.tile_px:
+            raise DatasetError(
+                f"Regions are {picture.shape[0]} pixels wide, the model wants {n} x {self.model.tile_px}.",
+                "Set model.tile_px to the data set's, or make another data set.",
+            )
+        return cut_tiles(picture, n)
+
+    def _stack(self, media: list[Media], height: int) -> npt.NDArray[np.uint8]:
+        pictures = np.stack([self.data.picture(item) for item in media])
+        if pictures.shape[1] != height:
+            raise DatasetError(
+                f"Frames are {pictures.shape[1]} pixels high, the model wants {height}.",
+                "Set model.frame_height and frame_width to the data set's, or make another data set.",
+            )
+        return pictures
+
+    def allowed(self, videos: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Which regions count as negatives: not those that overlap the row's own, except its own."""
+        x, y, n = self.corner[self.region_of[videos]].T
+        overlap = (np.abs(x[:, None] - x) < n) & (np.abs(y[:, None] - y) < n)
+        out: npt.NDArray[np.bool_] = ~overlap | np.eye(len(videos), dtype=bool)
+        return out
+
+    def draw(self, rng: np.random.Generator, stage: StageSettings) -> npt.NDArray[np.int64]:
+        """Videos for a batch, from few areas."""
+        names = list(self.areas)
+        chosen = rng.choice(len(names), min(stage.towns_per_batch, len(names)), replace=False)
+        pool = np.concatenate([self.areas[names[i]] for i in chosen])
+        return np.asarray(rng.choice(pool, min(stage.batch, len(pool)), replace=False), np.int64)
+
+    def video_batch(self, rng: np.random.Generator, stage: StageSettings, *, with_tiles: bool = True) -> VideoBatch:
+        """Full videos and their regions. Augmented: the town turned by quarter turns, mirrored, in other light."""
+        videos = self.draw(rng, stage)
+        frames = np.stack([self.frames(int(v), self.model.frames) for v in videos])
+        if not with_tiles:
+            return VideoBatch(to_input(frames), None, videos, torch.from_numpy(self.allowed(videos)))
+        n = self.model.region_tiles
+        regions = [self.data.picture(self.region_rows[int(self.region_of[v])].image) for v in videos]
+        if stage.augment:
+            regions = [np.rot90(region, int(rng.integers(4))) for region in regions]
+            for i in np.flatnonzero(rng.uniform(size=len(videos)) < 0.5):
+                frames[i], regions[i] = frames[i, :, :, ::-1], regions[i][:, ::-1]
+        tiles = np.stack([cut_tiles(region, n) for region in regions])
+        light = relight if stage.augment else lambda _, images: to_input(images)
+        return VideoBatch(light(rng, frames), light(rng, tiles), videos, torch.from_numpy(self.allowed(videos)))
+
+    def pair_batch(self, rng: np.random.Generator, stage: StageSettings) -> PairBatch:
+        """Frames of any second with the tile around them, one from each of many videos.
+
+        A tile whose middle lies within one tile of a frame is not its negative: it shows the same street.
+        """
+        rows = np.array([int(rng.integers(*self.every.range[int(v)])) for v in self.draw(rng, stage)])
+        frames = self._stack([self.every.media("image", row) for row in rows], self.model.frame_height)
+        tiles = np.stack([self.data.picture(self.every.media("tile", row)) for row in rows])
+        if stage.augment:
+            tiles = np.stack([np.rot90(tile, int(rng.integers(4))) for tile in tiles])
+            flip = rng.uniform(size=len(rows)) < 0.5
+            frames[flip], tiles[flip] = frames[flip][:, :, ::-1], tiles[flip][:, :, ::-1]
+        zoom = self.region_rows[0].zoom
+        x, y = geo.tile_coordinates(self.every.lat[rows], self.every.lon[rows], zoom)
+        near = np.maximum(np.abs(x[:, None] - x), np.abs(y[:, None] - y)) < 1.0
+        allowed = torch.from_numpy(~near | np.eye(len(rows), dtype=bool))
+        light = relight if stage.augment else lambda _, images: to_input(images)
+        return PairBatch(light(rng, frames), light(rng, tiles), allowed)
+
+
+class _FrameColumns:
+    """The frames table as columns, for drawing single frames quickly."""
+
+    def __init__(self, data: Dataset, videos: list[str]) -> None:
+        table = data.frame_table
+        self.lat = table["lat_deg"].to_numpy()
+        self.lon = table["lon_deg"].to_numpy()
+        self.columns = {
+            kind: [
+                table[f"{kind}_path"].combine_chunks().dictionary_encode(),
+                table[f"{kind}_offset"].to_numpy(),
+                table[f"{kind}_length"].to_numpy(),
+            ]
+            for kind in ("image", "tile")
+        }
+        self.range = [data.frame_range(video) for video in videos]
+
+    def media(self, kind: str, row: int) -> Media:
+        """The picture of a row of the table."""
+        paths, offsets, lengths = self.columns[kind]
+        return Media(paths[int(row)].as_py(), int(offsets[row]), int(lengths[row]))

@@ -1,0 +1,168 @@
+"""One loop for all stages: steps, the best model by held-out towns, and checkpoints from which it goes on exactly."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from x2localizer.config import StageSettings, TrainSettings
+from x2localizer.datasets.dataset import open_dataset
+from x2localizer.errors import CheckpointError, UserError
+from x2localizer.learn.batches import Videos, ahead, rng_for
+from x2localizer.learn.checkpoint import load_checkpoint, load_optimizer, load_weights, save_checkpoint
+from x2localizer.learn.model import Model
+from x2localizer.learn.stages import STAGES, Stage, freeze, full_stage, image_stage, progressive_stage
+
+Report = Callable[[str, int, int, dict[str, float]], None]
+
+
+def quiet(stage: str, step: int, steps: int, values: dict[str, float]) -> None:
+    """Report nothing."""
+
+
+def learning_rate(settings: StageSettings, step: int) -> float:
+    """Up along the warm-up, then down along a cosine to a hundredth."""
+    if step < settings.warmup:
+        return settings.lr * (step + 1) / settings.warmup
+    share = (step - settings.warmup) / max(1, settings.steps - settings.warmup)
+    return settings.lr * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * min(share, 1.0))))
+
+
+def train(
+    settings: TrainSettings, data: Path, out: Path, stages: tuple[str, ...] = STAGES, report: Report = quiet
+) -> Path:
+    """Run stages one after the other, or go on with a run; gives the best checkpoint of the last stage.
+
+    Each stage starts from the best checkpoint of the one before it. A stage that is done is not done again.
+    """
+    if settings.threads:
+        torch.set_num_threads(settings.threads)
+    torch.manual_seed(settings.seed)
+    source = open_dataset(data)
+    train_videos, held_out = Videos(source, "train", settings.model), Videos(source, "val", settings.model)
+    model = Model(settings.model)
+    best = None
+    for name in STAGES[: 1 + max(STAGES.index(stage) for stage in stages)]:
+        best = out / name / "best.safetensors"
+        if name not in stages or (out / name / "done.json").is_file():
+            load_weights(model, load_checkpoint(best).tensors)
+            continue
+        if name == "image":
+            stage = image_stage(settings, train_videos, held_out)
+        elif name == "full":
+            stage = full_stage(settings, train_videos, held_out)
+        else:
+            with torch.no_grad():
+                stage = progressive_stage(settings, train_videos, held_out, freeze(model, train_videos))
+        run_stage(stage, model, settings, out / name, report)
+        load_weights(model, load_checkpoint(best).tensors)
+    assert best is not None
+    return best
+
+
+@dataclass(slots=True)
+class _Progress:
+    """Where a stage stands; travels inside its checkpoint."""
+
+    step: int = 0
+    best: float = -1.0
+    stale: int = 0
+    seconds: float = 0.0
+
+    def state(self, stage: str, metrics: dict[str, float]) -> dict[str, Any]:
+        return {
+            "stage": stage, "step": self.step, "best": self.best, "stale": self.stale, "seconds": self.seconds,
+            "metrics": metrics,
+        }  # fmt: skip
+
+
+def run_stage(stage: Stage, model: Model, settings: TrainSettings, folder: Path, report: Report) -> None:
+    """Train one stage until its steps or its patience end."""
+    model.set_trainable(stage.trains)
+    wanted = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.AdamW(wanted, stage.settings.lr, weight_decay=stage.settings.weight_decay)
+    progress = _resume(folder / "last.safetensors", model, optimizer, settings)
+    log = _Log(folder / "log.csv")
+    clock = time.monotonic() - progress.seconds
+    recent: list[float] = []
+    batches = ahead(
+        lambda step: stage.draw(rng_for(settings.seed, stage.name, step)), progress.step, stage.settings.steps
+    )
+    for step, batch in batches:
+        model.train()
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(stage.settings, step)
+        losses = stage.loss(model, batch)
+        _insist_finite(stage.name, step, losses.terms, folder)
+        optimizer.zero_grad(set_to_none=True)
+        losses.total.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(wanted, 1.0)
+        optimizer.step()
+        recent.append(float(losses.total.detach()))
+        report(stage.name, step + 1, stage.settings.steps, {"loss": sum(recent[-50:]) / len(recent[-50:])})
+        if (step + 1) % stage.settings.evaluate_every == 0 or step + 1 == stage.settings.steps:
+            progress.step, progress.seconds = step + 1, time.monotonic() - clock
+            metrics = stage.judge(model)
+            score = stage.select(metrics)
+            log.write(step + 1, progress.seconds, {"loss": sum(recent) / len(recent), **metrics})
+            report(stage.name, step + 1, stage.settings.steps, metrics)
+            recent.clear()
+            progress.stale = 0 if score > progress.best else progress.stale + 1
+            if score > progress.best:
+                progress.best = score
+                save_checkpoint(folder / "best.safetensors", model, settings, progress.state(stage.name, metrics))
+            save_checkpoint(
+                folder / "last.safetensors", model, settings, progress.state(stage.name, metrics), optimizer
+            )
+            if progress.stale >= stage.settings.patience:
+                break
+    best = load_checkpoint(folder / "best.safetensors")
+    (folder / "done.json").write_text(json.dumps(best.state, indent=2) + "\n", encoding="utf-8")
+
+
+def _resume(path: Path, model: Model, optimizer: torch.optim.Optimizer, settings: TrainSettings) -> _Progress:
+    """Take up a stage where its last checkpoint stands, if there is one."""
+    if not path.is_file():
+        return _Progress()
+    found = load_checkpoint(path)
+    if found.settings != settings:
+        raise CheckpointError(f"{path.parent} was begun with another config.", "Choose a new --out, or remove it.")
+    load_weights(model, found.tensors)
+    load_optimizer(optimizer, found.optimizer)
+    state = found.state
+    return _Progress(state["step"], state["best"], state["stale"], state["seconds"])
+
+
+def _insist_finite(stage: str, step: int, terms: dict[str, torch.Tensor], folder: Path) -> None:
+    """Stop at a loss that is no number, and say which; what was good is kept on disk."""
+    for name, value in terms.items():
+        if not torch.isfinite(value.detach()).all():
+            raise UserError(
+                f"Stage {stage}: the term '{name}' is {float(value.detach())} in batch {step}.",
+                f"Lower the learning rate; the last good model is in {folder}.",
+            )
+
+
+class _Log:
+    """Metrics as a CSV file that grows by a row at each evaluation."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+
+    def write(self, step: int, seconds: float, values: dict[str, float]) -> None:
+        """Append a row."""
+        fresh = not self.path.is_file()
+        with self.path.open("a", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            if fresh:
+                writer.writerow(["step", "seconds", *values])
+            writer.writerow([step, round(seconds, 1), *(round(value, 4) for value in values.values())])

@@ -1,0 +1,69 @@
+"""The model: a ground tower and an aerial tower, of one shape, with weights of their own."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from x2localizer.config import ModelSettings
+from x2localizer.learn.towers import SetEmbedding, Tower
+
+Trains = Literal["everything", "adapters", "ground adapters"]
+
+
+class Model(nn.Module):
+    """Both towers; phi and Phi of each share the spatial weights."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        super().__init__()
+        self.settings = settings
+        frame, tile = (settings.frame_height, settings.frame_width), (settings.tile_px, settings.tile_px)
+        self.ground = Tower(settings, frame, settings.frames, grid=False)
+        self.aerial = Tower(settings, tile, settings.region_tiles**2, grid=True)
+
+    def pairs(self, frames: Tensor, tiles: Tensor) -> tuple[Tensor, Tensor]:
+        """phi of frames (n, 3, h, w) and tiles (n, 3, t, t)."""
+        return self.ground(frames), self.aerial(tiles)
+
+    def prefixes(self, videos: Tensor, budgets: list[int], *, adapt: bool = True) -> dict[int, SetEmbedding]:
+        """Phi of the first frames of videos (b, T, 3, h, w), all budgets in one pass; tokens as (b, budget, d)."""
+        b = len(videos)
+        images = torch.cat([videos[:, :budget].flatten(0, 1) for budget in budgets])
+        lengths = [budget for budget in budgets for _ in range(b)]
+        out = self.ground.embed_sets(images, lengths, adapt=adapt)
+        found, start = {}, 0
+        for i, budget in enumerate(budgets):
+            stop = start + b * budget
+            tokens = out.tokens[start:stop].reshape(b, budget, -1)
+            found[budget] = SetEmbedding(out.whole[i * b : (i + 1) * b], tokens)
+            start = stop
+        return found
+
+    def regions(self, tiles: Tensor, *, adapt: bool = True) -> SetEmbedding:
+        """Phi of regions (b, n n, 3, t, t); tokens as (b, n n, d)."""
+        b, s = tiles.shape[:2]
+        if adapt:
+            return self.aerial.embed_even(tiles)
+        out = self.aerial.embed_sets(tiles.flatten(0, 1), [s] * b, adapt=False)
+        return SetEmbedding(out.whole, out.tokens.reshape(b, s, -1))
+
+    def forward(
+        self, task: str, first: Tensor, second: Tensor | None = None, budgets: list[int] | None = None
+    ) -> object:
+        """One door for all tasks, so that wrappers for many processes see every pass."""
+        if task == "pairs":
+            assert second is not None
+            return self.pairs(first, second)
+        if task == "regions":
+            return self.regions(first)
+        return self.prefixes(first, budgets or [self.settings.frames])
+
+    def set_trainable(self, what: Trains) -> None:
+        """Freeze all but what a stage trains."""
+        for name, parameter in self.named_parameters():
+            adapter = ".adapters." in f".{name}" or "instance_embedding" in name
+            parameter.requires_grad_(
+                not adapter if what == "everything" else adapter and (what == "adapters" or name.startswith("ground."))
+            )

@@ -1,0 +1,130 @@
+"""The asymmetric cross-grained objective, section 3 of the paper, as small pure functions.
+
+Rows of a similarity matrix are videos, columns are regions; the right region of row i is column ``target[i]`` (the
+diagonal for one process). ``allowed`` is False where a column must not count as a negative, because its region overlaps
+the row's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from x2localizer.config import ObjectiveSettings
+
+
+def soft_margin_loss(s_img: Tensor, temperature: float, allowed: Tensor | None = None) -> Tensor:
+    """L_smcl, equation of appendix A.1: log(1 + sum over j != i of exp((s_ij - s_ii) / tau_sm)).
+
+    Written out it is row-wise cross-entropy with that temperature.
+    """
+    return row_cross_entropy(s_img, temperature, allowed=allowed)
+
+
+def row_cross_entropy(
+    s: Tensor, temperature: float, *, target: Tensor | None = None, allowed: Tensor | None = None
+) -> Tensor:
+    """L_ce, equation 4: the retrieval loss from the ground side to the aerial side. (b, n) -> scalar."""
+    if target is None:
+        target = torch.arange(len(s), device=s.device)
+    logits = _without(s / temperature, allowed)
+    return F.cross_entropy(logits, target)
+
+
+def _without(logits: Tensor, allowed: Tensor | None) -> Tensor:
+    """Logits with the columns that do not count out of the race."""
+    return logits if allowed is None else logits.masked_fill(~allowed, float("-inf"))
+
+
+def token_similarity(tokens: Tensor, tiles: Tensor) -> Tensor:
+    """s_tok, equation 5: (b, k, d) and (n, l, d) -> (b, n, k, l)."""
+    return torch.einsum("bkd,nld->bnkl", tokens, tiles)
+
+
+def soft_aggregate(values: Tensor, temperature: float) -> Tensor:
+    """Mean over the last axis, weighted by the softmax of the values themselves; near zero temperature a maximum."""
+    return (torch.softmax(values / temperature, dim=-1) * values).sum(-1)
+
+
+def fine_similarity(s_tok: Tensor, temperature: float) -> Tensor:
+    """s_f, equations 6 to 10: both orders of aggregation, averaged. (b, n, k, l) -> (b, n)."""
+    ground = soft_aggregate(soft_aggregate(s_tok, temperature), temperature)
+    aerial = soft_aggregate(soft_aggregate(s_tok.transpose(-1, -2), temperature), temperature)
+    return (ground + aerial) / 2
+
+
+def mixed_similarity(s_g: Tensor, s_f: Tensor) -> Tensor:
+    """s_mix, equation 15."""
+    return (s_g + s_f) / 2
+
+
+def rank_distillation(s: Tensor, teacher: Tensor, temperature: float, allowed: Tensor | None = None) -> Tensor:
+    """D_rank, equation 12: tau_d^2 KL(softmax(teacher / tau_d) || softmax(s / tau_d)), averaged over rows.
+
+    The teacher's side carries no gradient, in self-distillation neither.
+    """
+    student = torch.log_softmax(_without(s / temperature, allowed), dim=-1)
+    target = torch.log_softmax(_without(teacher.detach() / temperature, allowed), dim=-1)
+    share = target.exp()
+    terms = torch.where(share > 0, share * (target - student), torch.zeros_like(share))
+    return temperature**2 * terms.sum(-1).mean()
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """The total, and every term of it by name, for the log and for finding a bad one."""
+
+    total: Tensor
+    terms: dict[str, Tensor]
+
+
+def alignment_loss(
+    s_g: Tensor, s_f: Tensor | None, budget: int, settings: ObjectiveSettings, allowed: Tensor | None = None,
+    target: Tensor | None = None,
+) -> tuple[Tensor, dict[str, Tensor]]:  # fmt: skip
+    """L_align of one budget, equation 11: lambda_g L_g + lambda_f L_f."""
+    weight_g, weight_f = settings.lambda_g[budget], settings.lambda_f[budget]
+    total = s_g.new_zeros(())
+    terms: dict[str, Tensor] = {}
+    if weight_g:
+        terms[f"global_{budget}"] = row_cross_entropy(s_g, settings.tau_c, target=target, allowed=allowed)
+        total = total + weight_g * terms[f"global_{budget}"]
+    if weight_f and s_f is not None:
+        terms[f"fine_{budget}"] = row_cross_entropy(s_f, settings.tau_c, target=target, allowed=allowed)
+        total = total + weight_f * terms[f"fine_{budget}"]
+    return total, terms
+
+
+def total_loss(
+    s_g: Mapping[int, Tensor],
+    s_f: Mapping[int, Tensor],
+    teacher: Tensor | None,
+    settings: ObjectiveSettings,
+    allowed: Tensor | None = None,
+    target: Tensor | None = None,
+) -> Losses:
+    """L_total, equation 14: the budgets' alignment, and the two distillations.
+
+    ``s_g`` and ``s_f`` hold a matrix per budget; the largest budget is the full video. ``teacher`` is the frozen
+    full-video model's s_g, or None for none.
+    """
+    full = max(s_g)
+    total = s_g[full].new_zeros(())
+    terms: dict[str, Tensor] = {}
+    for budget in sorted(s_g):
+        part, named = alignment_loss(s_g[budget], s_f.get(budget), budget, settings, allowed, target)
+        total = total + settings.gamma[budget] * part
+        terms |= named
+    shorter = [budget for budget in s_g if budget < full]
+    if settings.eta_self and shorter:
+        pulls = [rank_distillation(s_g[budget], s_g[full], settings.tau_d, allowed) for budget in shorter]
+        terms["self"] = torch.stack(pulls).mean()
+        total = total + settings.eta_self * terms["self"]
+    if settings.eta_teacher and teacher is not None:
+        terms["teacher"] = rank_distillation(s_g[full], teacher, settings.tau_d, allowed)
+        total = total + settings.eta_teacher * terms["teacher"]
+    return Losses(total, terms)

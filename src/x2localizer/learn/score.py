@@ -1,0 +1,99 @@
+"""How good is a model on held-out towns? Embeddings of videos and regions, and their recalls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from x2localizer.config import ObjectiveSettings
+from x2localizer.learn.batches import Videos, to_input
+from x2localizer.learn.model import Model
+from x2localizer.learn.objective import fine_similarity, mixed_similarity, token_similarity
+from x2localizer.learn.towers import SetEmbedding
+from x2localizer.metrics import ranks_of, recall_at
+
+CHUNK = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Gallery:
+    """Regions of a split: global embeddings (n, d) and tile tokens (n, l, d)."""
+
+    whole: Tensor
+    tokens: Tensor
+
+
+@torch.no_grad()
+def embed_regions(model: Model, videos: Videos, *, adapt: bool = True) -> Gallery:
+    """All regions of a split."""
+    model.eval()
+    parts: list[SetEmbedding] = []
+    for start in range(0, len(videos.region_rows), CHUNK):
+        stop = min(start + CHUNK, len(videos.region_rows))
+        tiles = to_input(np.stack([videos.tiles(i) for i in range(start, stop)]))
+        parts.append(model.regions(tiles.to(_device(model)), adapt=adapt))
+    return Gallery(torch.cat([p.whole for p in parts]), torch.cat([p.tokens for p in parts]))
+
+
+@torch.no_grad()
+def embed_prefixes(model: Model, videos: Videos, budgets: list[int], *, adapt: bool = True) -> dict[int, SetEmbedding]:
+    """All videos of a split at some budgets; tokens (q, budget, d)."""
+    model.eval()
+    parts: dict[int, list[SetEmbedding]] = {budget: [] for budget in budgets}
+    for start in range(0, len(videos.videos), CHUNK):
+        stop = min(start + CHUNK, len(videos.videos))
+        frames = to_input(np.stack([videos.frames(i, max(budgets)) for i in range(start, stop)]))
+        for budget, out in model.prefixes(frames.to(_device(model)), budgets, adapt=adapt).items():
+            parts[budget].append(out)
+    return {
+        budget: SetEmbedding(torch.cat([p.whole for p in found]), torch.cat([p.tokens for p in found]))
+        for budget, found in parts.items()
+    }
+
+
+@torch.no_grad()
+def similarities(
+    query: SetEmbedding, gallery: Gallery, objective: ObjectiveSettings, chunk: int = 64
+) -> dict[str, Tensor]:
+    """s_g, s_f, s_mix, and the mean over frames of the best tile, each (q, n)."""
+    s_g = query.whole @ gallery.whole.t()
+    fine, best = [], []
+    for start in range(0, len(s_g), chunk):
+        s_tok = token_similarity(query.tokens[start : start + chunk], gallery.tokens)
+        fine.append(fine_similarity(s_tok, objective.tau_f))
+        best.append(s_tok.amax(-1).mean(-1))
+    s_f = torch.cat(fine)
+    return {"s_g": s_g, "s_f": s_f, "s_mix": mixed_similarity(s_g, s_f), "s_best": torch.cat(best)}
+
+
+def recalls(
+    model: Model, videos: Videos, budgets: list[int], objective: ObjectiveSettings, *, adapt: bool = True
+) -> dict[str, float]:
+    """Recall@1 in percent by similarity and budget, such as ``s_mix@8``."""
+    gallery = embed_regions(model, videos, adapt=adapt)
+    found = {}
+    for budget, query in embed_prefixes(model, videos, budgets, adapt=adapt).items():
+        for name, scores in similarities(query, gallery, objective).items():
+            found[f"{name}@{budget}"] = recall_at(ranks_of(scores.cpu().numpy(), videos.region_of), 1)
+    return found
+
+
+@torch.no_grad()
+def pair_recall(model: Model, videos: Videos) -> float:
+    """Recall@1 of keyframes among the tiles around all keyframes of the split, in percent, exact tile."""
+    model.eval()
+    frames, tiles = [], []
+    for i in range(len(videos.videos)):
+        keys = videos.keyframes[i]
+        frames.append(model.ground(to_input(videos.frames(i, len(keys))).to(_device(model))))
+        pictures = np.stack([videos.data.picture(key.tile) for key in keys])
+        tiles.append(model.aerial(to_input(pictures).to(_device(model))))
+    scores = torch.cat(frames) @ torch.cat(tiles).t()
+    return recall_at(ranks_of(scores.cpu().numpy(), np.arange(len(scores))), 1)
+
+
+def _device(model: Model) -> torch.device:
+    return next(model.parameters()).device

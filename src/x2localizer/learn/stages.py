@@ -1,0 +1,112 @@
+"""The three stages as data: what trains, on what, with which loss, and what decides which model is best."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from x2localizer.config import StageSettings, TrainSettings
+from x2localizer.learn.batches import PairBatch, VideoBatch, Videos
+from x2localizer.learn.model import Model, Trains
+from x2localizer.learn.objective import (
+    Losses,
+    fine_similarity,
+    row_cross_entropy,
+    soft_margin_loss,
+    token_similarity,
+    total_loss,
+)
+from x2localizer.learn.score import Gallery, embed_prefixes, embed_regions, pair_recall, recalls
+
+STAGES = ("image", "full", "progressive")
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """What stage 3 need not compute again: regions of all training videos, and the teacher's videos, (n, d)."""
+
+    regions: Gallery
+    teacher: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One stage; ``draw`` makes the batch of a random stream, ``loss`` its losses, ``judge`` the metrics."""
+
+    name: str
+    trains: Trains
+    settings: StageSettings
+    draw: Callable[[np.random.Generator], PairBatch | VideoBatch]
+    loss: Callable[[Model, PairBatch | VideoBatch], Losses]
+    judge: Callable[[Model], dict[str, float]]
+    select: Callable[[dict[str, float]], float]
+
+
+def image_stage(settings: TrainSettings, train: Videos, held_out: Videos) -> Stage:
+    """Stage 1: frame-tile pairs with L_smcl; everything but the adapters trains."""
+
+    def loss(model: Model, batch: PairBatch | VideoBatch) -> Losses:
+        assert isinstance(batch, PairBatch)
+        frames, tiles = model.pairs(batch.frames, batch.tiles)
+        value = soft_margin_loss(frames @ tiles.t(), settings.objective.tau_sm, batch.allowed)
+        return Losses(value, {"smcl": value})
+
+    return Stage(
+        "image", "everything", settings.image, lambda rng: train.pair_batch(rng, settings.image), loss,
+        lambda model: {"pair@1": pair_recall(model, held_out)}, lambda found: found["pair@1"],
+    )  # fmt: skip
+
+
+def full_stage(settings: TrainSettings, train: Videos, held_out: Videos) -> Stage:
+    """Stage 2: full videos and regions with L_full; the adapters of both towers train."""
+    full = settings.model.frames
+
+    def loss(model: Model, batch: PairBatch | VideoBatch) -> Losses:
+        assert isinstance(batch, VideoBatch)
+        assert batch.tiles is not None
+        videos = model.prefixes(batch.frames, [full])[full]
+        value = row_cross_entropy(
+            videos.whole @ model.regions(batch.tiles).whole.t(), settings.objective.tau_c, allowed=batch.allowed
+        )
+        return Losses(value, {f"global_{full}": value})
+
+    return Stage(
+        "full", "adapters", settings.full, lambda rng: train.video_batch(rng, settings.full), loss,
+        lambda model: recalls(model, held_out, [full], settings.objective), lambda found: found[f"s_g@{full}"],
+    )  # fmt: skip
+
+
+def freeze(model: Model, train: Videos) -> Frozen:
+    """Compute once what stage 3 keeps fixed."""
+    full = model.settings.frames
+    return Frozen(embed_regions(model, train), embed_prefixes(model, train, [full])[full].whole)
+
+
+def progressive_stage(settings: TrainSettings, train: Videos, held_out: Videos, frozen: Frozen) -> Stage:
+    """Stage 3: all budgets with the whole objective; the ground adapters train against fixed regions and teacher."""
+    budgets = list(settings.budgets)
+
+    def loss(model: Model, batch: PairBatch | VideoBatch) -> Losses:
+        assert isinstance(batch, VideoBatch)
+        columns = torch.from_numpy(train.region_of[batch.videos])
+        whole, tokens = frozen.regions.whole[columns], frozen.regions.tokens[columns]
+        s_g, s_f = {}, {}
+        for budget, prefix in model.prefixes(batch.frames, budgets).items():
+            s_g[budget] = prefix.whole @ whole.t()
+            if settings.objective.lambda_f[budget]:
+                s_f[budget] = fine_similarity(token_similarity(prefix.tokens, tokens), settings.objective.tau_f)
+        teacher = frozen.teacher[torch.from_numpy(batch.videos)] @ whole.t()
+        return total_loss(s_g, s_f, teacher, settings.objective, batch.allowed)
+
+    def mean_recall(found: dict[str, float]) -> float:
+        return float(np.mean([found[f"s_mix@{budget}"] for budget in budgets]))
+
+    return Stage(
+        "progressive", "ground adapters", settings.progressive,
+        lambda rng: train.video_batch(rng, settings.progressive, with_tiles=False), loss,
+        lambda model: recalls(model, held_out, budgets, settings.objective), mean_recall,
+    )  # fmt: skip
