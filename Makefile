@@ -1,5 +1,5 @@
 # make demo   set up, then build a town and a drive and show them
-# make test   set up with the developer's tools, then run every test
+# make test   set up with the developer's tools and torch (5.5 GB), then run every test
 # make lint   ruff and mypy --strict
 
 PYTHON ?= python3
@@ -16,7 +16,7 @@ $(VENV)/.base: pyproject.toml
 
 $(VENV)/.dev: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,train]'
 	touch $@ $(VENV)/.base
 
 demo: $(VENV)/.base

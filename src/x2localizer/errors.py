@@ -46,6 +46,10 @@ class CheckpointError(UserError):
     """Weights or a checkpoint that is missing, damaged, of another model, or not safe to open."""
 
 
+class BundleError(UserError):
+    """A bundle that is missing, damaged or of another format."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """A remedy that names the known word nearest to a wrong one, or lists them all."""
     words = sorted(known)

@@ -1,0 +1,5 @@
+"""Run a trained model: the bundle and its four encoders on ONNX Runtime. No torch here."""
+
+from x2localizer.encode.bundle import Bundle, SetCode, open_bundle
+
+__all__ = ["Bundle", "SetCode", "open_bundle"]

@@ -1,0 +1,142 @@
+"""A bundle is a trained model ready to run.
+
+    bundle.json     what it is: sizes, config, model card, fingerprint
+    frame.onnx      tile.onnx      image level (phi): pictures -> embeddings
+    prefix.onnx     region.onnx    set level (Phi): sets of pictures -> one embedding each, and one per picture
+    weights.bin     the numbers of all four graphs, each once
+
+Pictures go in as RGB bytes of the bundle's size; scaling to the towers' input is part of the graphs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime as ort
+
+from x2localizer.config import ModelSettings, validate
+from x2localizer.errors import BundleError
+
+FORMAT = 1
+GRAPHS = ("frame", "tile", "prefix", "region")
+Bytes = npt.NDArray[np.uint8]
+Codes = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SetCode:
+    """What Phi says of sets: one embedding for each (b, d), and one token per picture (b, s, d); all of length 1."""
+
+    whole: Codes
+    tokens: Codes
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """The four encoders. Sessions are opened when first used; a bundle may be used from several threads."""
+
+    root: Path
+    model: ModelSettings
+    card: dict[str, Any]
+    fingerprint: str
+    threads: int = 0
+
+    def encode_frames(self, images: Bytes) -> Codes:
+        """phi of street frames: (n, h, w, 3) -> (n, d)."""
+        self._insist(images, 4, self.model.frame_height, self.model.frame_width)
+        return self._run(self._frame, images)[0]
+
+    def encode_tiles(self, images: Bytes) -> Codes:
+        """phi of aerial tiles: (n, t, t, 3) -> (n, d)."""
+        self._insist(images, 4, self.model.tile_px, self.model.tile_px)
+        return self._run(self._tile, images)[0]
+
+    def encode_prefixes(self, images: Bytes) -> SetCode:
+        """Phi of prefixes of 1 to 8 frames: (b, s, h, w, 3)."""
+        self._insist(images, 5, self.model.frame_height, self.model.frame_width)
+        if not 1 <= images.shape[1] <= self.model.frames:
+            raise ValueError(f"a prefix has 1 to {self.model.frames} frames, not {images.shape[1]}")
+        whole, tokens = self._run(self._prefix, images)
+        return SetCode(whole, tokens)
+
+    def encode_regions(self, images: Bytes) -> SetCode:
+        """Phi of regions, tiles row by row: (b, n n, t, t, 3)."""
+        self._insist(images, 5, self.model.tile_px, self.model.tile_px)
+        if not 1 <= images.shape[1] <= self.model.region_tiles**2:
+            raise ValueError(f"a region has up to {self.model.region_tiles**2} tiles, not {images.shape[1]}")
+        whole, tokens = self._run(self._region, images)
+        return SetCode(whole, tokens)
+
+    def _insist(self, images: Bytes, axes: int, height: int, width: int) -> None:
+        if images.dtype != np.uint8 or images.ndim != axes or images.shape[-3:] != (height, width, 3):
+            raise ValueError(f"expected RGB bytes of {height} x {width}, got {images.dtype} {images.shape}")
+
+    def _run(self, session: ort.InferenceSession, images: Bytes) -> list[Codes]:
+        out: list[Codes] = session.run(None, {"images": np.ascontiguousarray(images)})
+        return out
+
+    @cached_property
+    def _frame(self) -> ort.InferenceSession:
+        return self._session("frame")
+
+    @cached_property
+    def _tile(self) -> ort.InferenceSession:
+        return self._session("tile")
+
+    @cached_property
+    def _prefix(self) -> ort.InferenceSession:
+        return self._session("prefix")
+
+    @cached_property
+    def _region(self) -> ort.InferenceSession:
+        return self._session("region")
+
+    def _session(self, name: str) -> ort.InferenceSession:
+        options = ort.SessionOptions()
+        options.log_severity_level = 3
+        options.intra_op_num_threads = self.threads or os.cpu_count() or 1
+        try:
+            return ort.InferenceSession(self.root / f"{name}.onnx", options, providers=["CPUExecutionProvider"])
+        except Exception as problem:  # ONNX Runtime has an error class for every occasion
+            raise BundleError(
+                f"{self.root / name}.onnx is missing or damaged.", "Export the bundle again."
+            ) from problem
+
+
+def files_fingerprint(root: Path) -> str:
+    """A short name for exactly these graphs and weights."""
+    digest = hashlib.sha256()
+    for name in (*(f"{graph}.onnx" for graph in GRAPHS), "weights.bin"):
+        digest.update(name.encode() + b"\0" + (root / name).read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def open_bundle(root: str | Path, *, threads: int = 0, verify: bool = True) -> Bundle:
+    """Open a bundle; a damaged one, or one of another format, is a clear error."""
+    root = Path(root)
+    path = root / "bundle.json"
+    if not path.is_file():
+        raise BundleError(
+            f"{root} is not a bundle: it has no bundle.json.", "Make one: x2l export CHECKPOINT --out DIR"
+        )
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+        version, fingerprint = told["format"], told["fingerprint"]
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        raise BundleError(f"{path} is damaged.", "Export the bundle again.") from problem
+    if version != FORMAT:
+        raise BundleError(f"{root} has format {version}, this version reads {FORMAT}.", "Export the bundle again.")
+    try:
+        if verify and files_fingerprint(root) != fingerprint:
+            raise BundleError(f"{root} is damaged: its files do not match its fingerprint.", "Export it again.")
+    except OSError as problem:
+        raise BundleError(f"{root} is not whole: {problem.filename} is missing.", "Export it again.") from problem
+    return Bundle(root, validate(ModelSettings, told["model"]), told["card"], fingerprint, threads)

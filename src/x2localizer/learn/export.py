@@ -1,0 +1,172 @@
+"""From a checkpoint to a bundle: four ONNX graphs that share their numbers, checked against torch."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+from onnx import TensorProto
+from torch import Tensor, nn
+
+from x2localizer.encode.bundle import FORMAT, GRAPHS, Bundle, files_fingerprint, open_bundle
+from x2localizer.errors import CheckpointError
+from x2localizer.files import write_text
+from x2localizer.learn.batches import MEAN, STD
+from x2localizer.learn.checkpoint import Checkpoint, load_weights
+from x2localizer.learn.model import Model
+from x2localizer.learn.towers import Tower
+
+TOLERANCE = 1e-4
+"""Largest difference from torch that an exported graph may have."""
+SHARED_FROM = 256
+"""Tensors of at least so many bytes lie in weights.bin."""
+
+
+class _Pictures(nn.Module):
+    """RGB bytes (..., H, W, 3) to what a tower takes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mean = nn.Buffer(MEAN.clone(), persistent=False)
+        self.spread = nn.Buffer(1.0 / STD, persistent=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        out: Tensor = (images.movedim(-1, -3).float() - self.mean) * self.spread
+        return out
+
+
+class _ImageGraph(nn.Module):
+    def __init__(self, tower: Tower) -> None:
+        super().__init__()
+        self.pictures, self.tower = _Pictures(), tower
+
+    def forward(self, images: Tensor) -> Tensor:
+        out: Tensor = self.tower(self.pictures(images))
+        return out
+
+
+class _SetGraph(nn.Module):
+    def __init__(self, tower: Tower) -> None:
+        super().__init__()
+        self.pictures, self.tower = _Pictures(), tower
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        out = self.tower.embed_even(self.pictures(images))
+        return out.whole, out.tokens
+
+
+def graph_of(model: Model, name: str) -> nn.Module:
+    """The torch twin of a graph."""
+    tower = model.ground if name in ("frame", "prefix") else model.aerial
+    return (_ImageGraph(tower) if name in ("frame", "tile") else _SetGraph(tower)).eval()
+
+
+def export_bundle(checkpoint: Checkpoint, out: Path, card: dict[str, Any] | None = None) -> Bundle:
+    """Write a bundle next to its place, check it, and put it there; an old bundle is replaced whole."""
+    model = Model(checkpoint.settings.model)
+    load_weights(model, checkpoint.tensors)
+    model.eval()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix=f".{out.name}-writing-", dir=out.parent))
+    try:
+        shared = bytearray()
+        places: dict[bytes, int] = {}
+        for name in GRAPHS:
+            _write_graph(_to_onnx(model, name), work / f"{name}.onnx", shared, places)
+        (work / "weights.bin").write_bytes(bytes(shared))
+        told = {
+            "format": FORMAT,
+            "model": checkpoint.settings.model.model_dump(mode="json"),
+            "config": checkpoint.settings.model_dump(mode="json"),
+            "card": {"checkpoint": checkpoint.fingerprint, "training": checkpoint.state, **(card or {})},
+            "fingerprint": files_fingerprint(work),
+        }
+        write_text(work / "bundle.json", json.dumps(told, indent=2) + "\n")
+        check_bundle(open_bundle(work), model)
+        work.chmod(0o755)
+        if out.exists():
+            shutil.rmtree(out)
+        work.rename(out)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return open_bundle(out)
+
+
+def _example(model: Model, name: str, b: int, s: int, seed: int = 0) -> Tensor:
+    settings = model.settings
+    size = (settings.frame_height, settings.frame_width) if name in ("frame", "prefix") else (settings.tile_px,) * 2
+    lead = (b,) if name in ("frame", "tile") else (b, s)
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(0, 256, (*lead, *size, 3), generator=generator, dtype=torch.uint8)
+
+
+def _to_onnx(model: Model, name: str) -> onnx.ModelProto:
+    """Export one graph with free batch and, for sets, free length."""
+    most = model.settings.frames if name == "prefix" else model.settings.region_tiles**2
+    free: dict[int, Any] = {0: torch.export.Dim("batch", min=1, max=1 << 16)}
+    if name in ("prefix", "region"):
+        free[1] = torch.export.Dim("instances", min=1, max=most)
+    outputs = ["code"] if name in ("frame", "tile") else ["whole", "tokens"]
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = torch.onnx.export(
+            graph_of(model, name), (_example(model, name, 2, min(3, most)),), dynamo=True, verbose=False,
+            dynamic_shapes={"images": free}, input_names=["images"], output_names=outputs,
+        )  # fmt: skip
+    assert program is not None
+    proto: onnx.ModelProto = program.model_proto
+    return proto
+
+
+def _write_graph(proto: onnx.ModelProto, path: Path, shared: bytearray, places: dict[bytes, int]) -> None:
+    """Write a graph whose large tensors lie in weights.bin, equal ones once."""
+    for tensor in proto.graph.initializer:
+        data = onnx.numpy_helper.to_array(tensor).tobytes()
+        if len(data) < SHARED_FROM:
+            continue
+        if data not in places:
+            shared.extend(b"\0" * (-len(shared) % 64))
+            places[data] = len(shared)
+            shared.extend(data)
+        onnx.external_data_helper.set_external_data(tensor, "weights.bin", places[data], len(data))
+        tensor.data_location = TensorProto.EXTERNAL
+        for field in ("raw_data", "float_data", "int64_data"):
+            tensor.ClearField(field)
+    del proto.graph.value_info[:]
+    for node in proto.graph.node:
+        del node.metadata_props[:]  # the exporter notes paths of its machine there
+        node.doc_string = ""
+    path.write_bytes(proto.SerializeToString(deterministic=True))
+
+
+@torch.no_grad()
+def check_bundle(bundle: Bundle, model: Model, images: dict[str, np.ndarray] | None = None) -> dict[str, float]:
+    """Largest difference of each graph from torch, on given pictures or on noise; too large is an error."""
+    encoders: dict[str, Any] = {
+        "frame": bundle.encode_frames, "tile": bundle.encode_tiles,
+        "prefix": bundle.encode_prefixes, "region": bundle.encode_regions,
+    }  # fmt: skip
+    differences = {}
+    for name in GRAPHS:
+        example = torch.from_numpy(images[name]) if images else _example(model, name, 3, 4, seed=1)
+        expected, found = graph_of(model, name)(example), encoders[name](example.numpy())
+        pairs = (
+            [(expected, found)]
+            if name in ("frame", "tile")
+            else [*zip(expected, (found.whole, found.tokens), strict=True)]
+        )
+        differences[name] = max(float(np.abs(e.numpy() - f).max()) for e, f in pairs)
+        if not differences[name] <= TOLERANCE:
+            raise CheckpointError(
+                f"The exported graph '{name}' differs from torch by {differences[name]:.2g}.", "Report this as a bug."
+            )
+    return differences
