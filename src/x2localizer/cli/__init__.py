@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from x2localizer import __version__
-from x2localizer.cli import bench, check, demo, inspect, town
+from x2localizer.cli import bench, check, demo, inspect, learn, town
 from x2localizer.errors import UserError
 
 app = typer.Typer(
@@ -26,6 +26,9 @@ app.add_typer(bench.app, name="bench")
 app.command("check")(check.check)
 app.command("inspect")(inspect.inspect)
 app.command("demo")(demo.demo)
+app.command("train")(learn.train)
+app.command("export")(learn.export)
+app.command("encode")(learn.encode)
 
 
 def _print_version(asked: bool) -> None:

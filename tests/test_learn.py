@@ -1,0 +1,309 @@
+"""Training on a tiny data set: all stages, exact resume, clear failures, and the bundle at the end."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from x2localizer.config import (
+    BackboneSettings,
+    ModelSettings,
+    StageSettings,
+    TrainSettings,
+    load_config,
+    preset_names,
+)
+from x2localizer.datasets.dataset import open_dataset
+from x2localizer.encode import Bundle, open_bundle
+from x2localizer.errors import BundleError, CheckpointError, DatasetError, UserError
+from x2localizer.learn import stages
+from x2localizer.learn.batches import Videos, cut_tiles, rng_for
+from x2localizer.learn.checkpoint import load_checkpoint, load_weights, save_checkpoint
+from x2localizer.learn.export import check_bundle, export_bundle
+from x2localizer.learn.loop import learning_rate, train
+from x2localizer.learn.model import Model
+from x2localizer.learn.objective import Losses
+from x2localizer.learn.published import import_published
+
+MODEL = ModelSettings(
+    backbone=BackboneSettings(width=24, depth=2, heads=2, patch=16), frame_height=32, frame_width=64, tile_px=32,
+    dim=16, adapter_ratio=0.5,
+)  # fmt: skip
+SHORT = StageSettings(steps=6, batch=4, lr=1e-3, warmup=2, evaluate_every=3, towns_per_batch=2)
+SETTINGS = TrainSettings(
+    model=MODEL, image=SHORT, full=SHORT, progressive=SHORT.model_copy(update={"augment": False}), threads=1
+)
+
+
+@pytest.fixture(scope="module")
+def run(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of all stages."""
+    out = tmp_path_factory.mktemp("run")
+    train(SETTINGS, tiny_dataset, out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def bundle(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    out = tmp_path_factory.mktemp("bundle") / "tiny"
+    return export_bundle(load_checkpoint(run / "progressive" / "best.safetensors"), out)
+
+
+def test_every_preset_is_valid() -> None:
+    assert preset_names("train") == ["gama", "town", "town-quick"]
+    for name in preset_names("train"):
+        load_config(TrainSettings, "train", name)
+
+
+def test_all_stages_run_and_leave_their_logs(run: Path) -> None:
+    for stage in stages.STAGES:
+        with (run / stage / "log.csv").open() as file:
+            rows = list(csv.DictReader(file))
+        assert [row["step"] for row in rows] == ["3", "6"]
+        done = json.loads((run / stage / "done.json").read_text())
+        assert done["stage"] == stage
+        assert done["best"] >= 0
+
+
+def test_each_stage_trains_what_it_should(run: Path) -> None:
+    image, full, progressive = (load_checkpoint(run / s / "best.safetensors").tensors for s in stages.STAGES)
+    last_full = load_checkpoint(run / "full" / "last.safetensors").tensors
+    moved = {name for name in image if not torch.equal(image[name], last_full[name])}
+    assert moved
+    assert all(".adapters." in name or "instance_embedding" in name for name in moved)
+    last = load_checkpoint(run / "progressive" / "last.safetensors").tensors
+    moved = {name for name in full if not torch.equal(full[name], last[name])}
+    assert moved
+    assert all(name.startswith("ground.") and ("adapters" in name or "instance" in name) for name in moved)
+    assert progressive.keys() == image.keys()
+
+
+def test_a_resumed_run_has_the_same_losses(run: Path, tiny_dataset: Path, tmp_path: Path) -> None:
+    class StopError(Exception):
+        pass
+
+    def stop_at_four(stage: str, step: int, steps: int, values: dict[str, float]) -> None:
+        if stage == "full" and step == 4:
+            raise StopError
+
+    with pytest.raises(StopError):
+        train(SETTINGS, tiny_dataset, tmp_path, report=stop_at_four)
+    train(SETTINGS, tiny_dataset, tmp_path)
+    for stage in stages.STAGES:
+        name = f"{stage}/last.safetensors"
+        assert load_checkpoint(tmp_path / name).fingerprint == load_checkpoint(run / name).fingerprint
+        whole, resumed = ((root / stage / "log.csv").read_text().splitlines() for root in (run, tmp_path))
+        for a, b in zip(whole[1:], resumed[1:], strict=True):
+            assert a.split(",")[2:] == b.split(",")[2:]  # all but the clock
+
+
+def test_another_config_does_not_go_on_with_a_run(run: Path, tiny_dataset: Path, tmp_path: Path) -> None:
+    shutil.copytree(run, tmp_path / "run")
+    (tmp_path / "run" / "progressive" / "done.json").unlink()
+    other = SETTINGS.model_copy(update={"seed": 7})
+    with pytest.raises(CheckpointError, match="another config"):
+        train(other, tiny_dataset, tmp_path / "run")
+
+
+def test_a_loss_that_is_no_number_stops_and_names_it(
+    run: Path, tiny_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = 0
+
+    def broken(*_: object, **__: object) -> Losses:
+        nonlocal calls
+        calls += 1
+        value = torch.tensor(float("nan") if calls > 3 else 1.0, requires_grad=True)
+        return Losses(value, {"teacher": value})
+
+    shutil.copytree(run / "image", tmp_path / "image")
+    shutil.copytree(run / "full", tmp_path / "full")
+    monkeypatch.setattr(stages, "total_loss", broken)
+    with pytest.raises(UserError, match=r"'teacher' is nan in batch 3"):
+        train(SETTINGS, tiny_dataset, tmp_path)
+    assert load_checkpoint(tmp_path / "progressive" / "last.safetensors").state["step"] == 3
+
+
+def test_a_data_set_of_another_size_is_a_clear_error(tiny_dataset: Path, tmp_path: Path) -> None:
+    wrong = SETTINGS.model_copy(update={"model": MODEL.model_copy(update={"frame_height": 48})})
+    with pytest.raises(DatasetError, match="32 pixels high, the model wants 48"):
+        train(wrong, tiny_dataset, tmp_path)
+
+
+def test_batches_repeat_and_overlapping_regions_are_no_negatives(tiny_dataset: Path) -> None:
+    videos = Videos(open_dataset(tiny_dataset), "train", MODEL)
+    a, b = (videos.video_batch(rng_for(1, "full", 5), SHORT) for _ in range(2))
+    assert torch.equal(a.frames, b.frames)
+    assert a.tiles is not None
+    assert b.tiles is not None
+    assert torch.equal(a.tiles, b.tiles)
+    assert a.tiles.shape == (4, 49, 3, 32, 32)
+    everything = np.arange(len(videos.videos))
+    allowed = videos.allowed(everything)
+    for i in everything:
+        for j in everything:
+            p, q = videos.region_rows[videos.region_of[i]].region, videos.region_rows[videos.region_of[j]].region
+            overlap = abs(p.x - q.x) < p.n and abs(p.y - q.y) < p.n
+            assert allowed[i, j] == (i == j or not overlap)
+
+
+def test_tiles_are_cut_row_by_row() -> None:
+    picture = np.zeros((6, 6, 3), np.uint8)
+    picture[0:2, 4:6] = 9
+    tiles = cut_tiles(picture, 3)
+    assert tiles.shape == (9, 2, 2, 3)
+    assert (tiles[2] == 9).all()
+    assert tiles[[0, 1, 3, 4, 5, 6, 7, 8]].sum() == 0
+
+
+def test_the_learning_rate_rises_and_falls() -> None:
+    stage = StageSettings(steps=100, warmup=10, lr=1.0)
+    rates = [learning_rate(stage, step) for step in range(100)]
+    assert max(rates) == pytest.approx(1.0)
+    assert int(np.argmax(rates)) in (9, 10)
+    assert rates[0] == pytest.approx(0.1)
+    assert rates[-1] < 0.02
+
+
+def test_a_checkpoint_is_strict_and_safe(run: Path, tmp_path: Path) -> None:
+    found = load_checkpoint(run / "image" / "best.safetensors")
+    assert found.settings == SETTINGS
+    model = Model(MODEL)
+    tensors = dict(found.tensors)
+    tensors["ground.extra"] = tensors.pop("ground.backbone.norm.bias")
+    with pytest.raises(CheckpointError, match=r"missing ground\.backbone\.norm\.bias; unknown ground\.extra"):
+        load_weights(model, tensors)
+    path = tmp_path / "c.safetensors"
+    save_checkpoint(path, model, SETTINGS, {})
+    data = bytearray(path.read_bytes())
+    data[-5] ^= 0xFF
+    path.write_bytes(bytes(data))
+    with pytest.raises(CheckpointError, match="fingerprint"):
+        load_checkpoint(path)
+    path.write_bytes(b"no")
+    with pytest.raises(CheckpointError, match="damaged"):
+        load_checkpoint(path)
+
+
+def test_the_bundle_equals_torch_on_real_frames(run: Path, bundle: Bundle, tiny_dataset: Path) -> None:
+    model = Model(MODEL)
+    load_weights(model, load_checkpoint(run / "progressive" / "best.safetensors").tensors)
+    videos = Videos(open_dataset(tiny_dataset), "test", MODEL)
+    frames = np.stack([videos.frames(i, 8) for i in range(3)])
+    regions = np.stack([videos.tiles(i) for i in range(2)])
+    images = {"frame": frames[0], "tile": regions[0], "prefix": frames, "region": regions}
+    differences = check_bundle(bundle, model.eval(), images)
+    assert set(differences) == {"frame", "tile", "prefix", "region"}
+    for length in (1, 2, 5):
+        code = bundle.encode_prefixes(frames[:, :length])
+        assert code.tokens.shape == (3, length, 16)
+        np.testing.assert_allclose(np.linalg.norm(code.whole, axis=1), 1.0, atol=1e-5)
+
+
+def test_the_bundle_holds_shared_numbers_once(bundle: Bundle) -> None:
+    graphs = sum((bundle.root / f"{name}.onnx").stat().st_size for name in ("frame", "tile", "prefix", "region"))
+    weights = (bundle.root / "weights.bin").stat().st_size
+    parameters = sum(p.numel() for p in Model(MODEL).parameters())
+    assert weights < 1.3 * 4 * parameters
+    assert graphs < 2_000_000
+
+
+def test_pictures_that_do_not_fit_a_bundle_are_refused(bundle: Bundle) -> None:
+    for images in (np.zeros((1, 30, 64, 3), np.uint8), np.zeros((1, 32, 64, 3), np.float32)):
+        with pytest.raises(ValueError, match="32 x 64"):
+            bundle.encode_frames(images)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="1 to 8 frames"):
+        bundle.encode_prefixes(np.zeros((1, 9, 32, 64, 3), np.uint8))
+
+
+def test_a_damaged_bundle_is_a_clear_error(bundle: Bundle, tmp_path: Path) -> None:
+    def copy(name: str) -> Path:
+        shutil.copytree(bundle.root, tmp_path / name)
+        return tmp_path / name
+
+    with pytest.raises(BundleError, match="no bundle"):
+        open_bundle(tmp_path)
+    root = copy("a")
+    (root / "weights.bin").write_bytes(b"x")
+    with pytest.raises(BundleError, match="fingerprint"):
+        open_bundle(root)
+    root = copy("b")
+    (root / "tile.onnx").unlink()
+    with pytest.raises(BundleError, match=r"tile\.onnx"):
+        open_bundle(root)
+    root = copy("c")
+    (root / "bundle.json").write_text("{}")
+    with pytest.raises(BundleError, match="damaged"):
+        open_bundle(root)
+
+
+def test_encoding_needs_no_torch(bundle: Bundle) -> None:
+    code = f"""
+import sys
+sys.modules["torch"] = None
+import numpy as np
+from x2localizer.encode import open_bundle
+bundle = open_bundle({str(bundle.root)!r})
+print(bundle.encode_frames(np.zeros((2, 32, 64, 3), np.uint8)).shape)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "(2, 16)"
+
+
+def _published(model: Model, ground: str, aerial: str, inner: str = "") -> dict[str, torch.Tensor]:
+    """A model's weights under other people's names."""
+    names = {"ground": ground, "aerial": aerial}
+    out = {}
+    for key, tensor in model.state_dict().items():
+        tower, _, rest = key.partition(".")
+        if rest.startswith("adapters."):
+            _, block, part = rest.split(".", 2)
+            rest = f"blocks.{block}.T_Adapter.{part}"
+        elif rest == "instance_embedding":
+            rest = "temporal_embedding"
+        else:
+            rest = rest.removeprefix("backbone.")
+        shaped = tensor[None] if rest == "temporal_embedding" else tensor
+        out[f"{names[tower]}.{inner}{rest}"] = shaped.clone()
+    return out
+
+
+@pytest.mark.parametrize(
+    ("ground", "aerial", "inner", "skip", "layout"),
+    [
+        ("query_net", "reference_net", "", True, "GAReT"),
+        ("module.query_net", "module.reference_net", "", True, "GAReT"),
+        ("encoder_a", "encoder_b", "model.", False, "authors"),
+        ("encoder_a", "encoder_b", "", False, "authors"),
+    ],
+)
+def test_published_weights_are_imported(ground: str, aerial: str, inner: str, skip: bool, layout: str) -> None:
+    settings = MODEL.model_copy(update={"adapter_skip": skip})
+    torch.manual_seed(1)
+    donor = Model(settings)
+    torch.manual_seed(2)
+    model = Model(settings)
+    assert import_published(model, _published(donor, ground, aerial, inner)) == layout
+    for name, tensor in donor.state_dict().items():
+        assert torch.equal(tensor, model.state_dict()[name])
+
+
+def test_published_weights_that_do_not_fit_are_named() -> None:
+    model = Model(MODEL)
+    good = _published(model, "encoder_a", "encoder_b")
+    with pytest.raises(CheckpointError, match=r"encoder_a\.surprise"):
+        import_published(model, {**good, "encoder_a.surprise": torch.zeros(1)})
+    with pytest.raises(CheckpointError, match="missing"):
+        import_published(model, {k: v for k, v in good.items() if "norm.bias" not in k})
+    with pytest.raises(CheckpointError, match="unknown layout"):
+        import_published(model, {"net.weight": torch.zeros(1)})
+    with pytest.raises(CheckpointError, match="adapter_skip"):
+        import_published(model, _published(model, "query_net", "reference_net"))
