@@ -145,7 +145,13 @@ class TrainSettings(Settings):
     """Stage 3: all budgets, the ground adapters train; the aerial side is computed once."""
     budgets: tuple[int, ...] = (1, 2, 4, 8)
     threads: int = Field(0, ge=0)
-    """Threads of torch; 0 is its own choice."""
+    """Threads of torch on the CPU; 0 is its own choice."""
+    accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    devices: int = Field(1, ge=1)
+    """Processes on this machine, one per GPU; each draws its own batch, and all are negatives of each other."""
+    nodes: int = Field(1, ge=1)
+    precision: Literal["32-true", "bf16-mixed"] = "32-true"
+    """bf16 is for GPUs: on CPUs it is far slower."""
 
 
 Tree = TypeVar("Tree", bound=Settings)

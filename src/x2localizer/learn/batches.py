@@ -40,26 +40,36 @@ def cut_tiles(region: npt.NDArray[np.uint8], n: int) -> npt.NDArray[np.uint8]:
 
 @dataclass(frozen=True, slots=True)
 class PairBatch:
-    """Frames (b, 3, h, w), the tiles around them (b, 3, t, t), and which tiles count as negatives (b, b)."""
+    """Frames (b, 3, h, w), the tiles around them (b, 3, t, t), and where those lie, in tiles (b, 2)."""
 
     frames: Tensor
     tiles: Tensor
-    allowed: Tensor
+    places: Tensor
+
+    def to(self, device: torch.device) -> PairBatch:
+        """On a device."""
+        return PairBatch(self.frames.to(device), self.tiles.to(device), self.places.to(device))
 
 
 @dataclass(frozen=True, slots=True)
 class VideoBatch:
-    """Videos (b, 8, 3, h, w), their regions' tiles (b, 49, 3, t, t) or None, their rows, and the allowed negatives."""
+    """Videos (b, 8, 3, h, w), their regions' tiles (b, 49, 3, t, t) or None, their rows in the split (b,), and the
+    north-west tiles of their regions (b, 2)."""
 
     frames: Tensor
     tiles: Tensor | None
-    videos: npt.NDArray[np.int64]
-    allowed: Tensor
+    videos: Tensor
+    places: Tensor
+
+    def to(self, device: torch.device) -> VideoBatch:
+        """On a device."""
+        tiles = None if self.tiles is None else self.tiles.to(device)
+        return VideoBatch(self.frames.to(device), tiles, self.videos.to(device), self.places.to(device))
 
 
-def rng_for(seed: int, stage: str, step: int) -> np.random.Generator:
-    """The random stream of one step."""
-    return np.random.default_rng([seed, *stage.encode(), step])
+def rng_for(seed: int, stage: str, step: int, rank: int = 0) -> np.random.Generator:
+    """The random stream of one step, in one process of several."""
+    return np.random.default_rng([seed, *stage.encode(), step, rank])
 
 
 def ahead(make: Callable[[int], Batch], start: int, stop: int) -> Iterator[tuple[int, Batch]]:
@@ -135,13 +145,6 @@ class Videos:
             )
         return pictures
 
-    def allowed(self, videos: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Which regions count as negatives: not those that overlap the row's own, except its own."""
-        x, y, n = self.corner[self.region_of[videos]].T
-        overlap = (np.abs(x[:, None] - x) < n) & (np.abs(y[:, None] - y) < n)
-        out: npt.NDArray[np.bool_] = ~overlap | np.eye(len(videos), dtype=bool)
-        return out
-
     def draw(self, rng: np.random.Generator, stage: StageSettings) -> npt.NDArray[np.int64]:
         """Videos for a batch, from few areas."""
         names = list(self.areas)
@@ -153,8 +156,9 @@ class Videos:
         """Full videos and their regions. Augmented: the town turned by quarter turns, mirrored, in other light."""
         videos = self.draw(rng, stage)
         frames = np.stack([self.frames(int(v), self.model.frames) for v in videos])
+        places = torch.from_numpy(self.corner[self.region_of[videos], :2])
         if not with_tiles:
-            return VideoBatch(to_input(frames), None, videos, torch.from_numpy(self.allowed(videos)))
+            return VideoBatch(to_input(frames), None, torch.from_numpy(videos), places)
         n = self.model.region_tiles
         regions = [self.data.picture(self.region_rows[int(self.region_of[v])].image) for v in videos]
         if stage.augment:
@@ -163,13 +167,10 @@ class Videos:
                 frames[i], regions[i] = frames[i, :, :, ::-1], regions[i][:, ::-1]
         tiles = np.stack([cut_tiles(region, n) for region in regions])
         light = relight if stage.augment else lambda _, images: to_input(images)
-        return VideoBatch(light(rng, frames), light(rng, tiles), videos, torch.from_numpy(self.allowed(videos)))
+        return VideoBatch(light(rng, frames), light(rng, tiles), torch.from_numpy(videos), places)
 
     def pair_batch(self, rng: np.random.Generator, stage: StageSettings) -> PairBatch:
-        """Frames of any second with the tile around them, one from each of many videos.
-
-        A tile whose middle lies within one tile of a frame is not its negative: it shows the same street.
-        """
+        """Frames of any second with the tile around them, one from each of many videos."""
         rows = np.array([int(rng.integers(*self.every.range[int(v)])) for v in self.draw(rng, stage)])
         frames = self._stack([self.every.media("image", row) for row in rows], self.model.frame_height)
         tiles = np.stack([self.data.picture(self.every.media("tile", row)) for row in rows])
@@ -179,10 +180,8 @@ class Videos:
             frames[flip], tiles[flip] = frames[flip][:, :, ::-1], tiles[flip][:, :, ::-1]
         zoom = self.region_rows[0].zoom
         x, y = geo.tile_coordinates(self.every.lat[rows], self.every.lon[rows], zoom)
-        near = np.maximum(np.abs(x[:, None] - x), np.abs(y[:, None] - y)) < 1.0
-        allowed = torch.from_numpy(~near | np.eye(len(rows), dtype=bool))
         light = relight if stage.augment else lambda _, images: to_input(images)
-        return PairBatch(light(rng, frames), light(rng, tiles), allowed)
+        return PairBatch(light(rng, frames), light(rng, tiles), torch.from_numpy(np.stack([x, y], 1)))
 
 
 class _FrameColumns:

@@ -12,12 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from lightning_fabric import Fabric
+from lightning_fabric.utilities.exceptions import MisconfigurationException
+from torch.utils.tensorboard.writer import SummaryWriter
 
 from x2localizer.config import StageSettings, TrainSettings
 from x2localizer.datasets.dataset import open_dataset
 from x2localizer.errors import CheckpointError, UserError
+from x2localizer.files import write_text
 from x2localizer.learn.batches import Videos, ahead, rng_for
 from x2localizer.learn.checkpoint import load_checkpoint, load_optimizer, load_weights, save_checkpoint
+from x2localizer.learn.gather import average_gradients, rank_and_world
 from x2localizer.learn.model import Model
 from x2localizer.learn.stages import STAGES, Stage, freeze, full_stage, image_stage, progressive_stage
 
@@ -43,12 +48,11 @@ def train(
 
     Each stage starts from the best checkpoint of the one before it. A stage that is done is not done again.
     """
-    if settings.threads:
-        torch.set_num_threads(settings.threads)
+    fabric = _launch(settings)
     torch.manual_seed(settings.seed)
     source = open_dataset(data)
     train_videos, held_out = Videos(source, "train", settings.model), Videos(source, "val", settings.model)
-    model = Model(settings.model)
+    model = Model(settings.model).to(fabric.device)
     best = None
     for name in STAGES[: 1 + max(STAGES.index(stage) for stage in stages)]:
         best = out / name / "best.safetensors"
@@ -62,10 +66,28 @@ def train(
         else:
             with torch.no_grad():
                 stage = progressive_stage(settings, train_videos, held_out, freeze(model, train_videos))
-        run_stage(stage, model, settings, out / name, report)
+        run_stage(stage, model, settings, out / name, report, fabric)
         load_weights(model, load_checkpoint(best).tensors)
     assert best is not None
     return best
+
+
+def _launch(settings: TrainSettings) -> Fabric:
+    """Device, precision and processes."""
+    if settings.threads:
+        torch.set_num_threads(settings.threads)
+    try:
+        fabric = Fabric(
+            accelerator=settings.accelerator, devices=settings.devices, num_nodes=settings.nodes,
+            strategy="ddp" if settings.devices * settings.nodes > 1 else "auto", precision=settings.precision,
+        )  # fmt: skip
+        fabric.launch()
+    except (RuntimeError, ValueError, MisconfigurationException) as problem:
+        raise UserError(
+            f"Cannot train on {settings.devices} x {settings.accelerator}: {problem}",
+            "Set accelerator=cpu and devices=1, or what this machine has.",
+        ) from problem
+    return fabric
 
 
 @dataclass(slots=True)
@@ -84,26 +106,31 @@ class _Progress:
         }  # fmt: skip
 
 
-def run_stage(stage: Stage, model: Model, settings: TrainSettings, folder: Path, report: Report) -> None:
-    """Train one stage until its steps or its patience end."""
+def run_stage(
+    stage: Stage, model: Model, settings: TrainSettings, folder: Path, report: Report, fabric: Fabric
+) -> None:
+    """Train one stage until its steps or its patience end. The first process alone writes."""
     model.set_trainable(stage.trains)
     wanted = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(wanted, stage.settings.lr, weight_decay=stage.settings.weight_decay)
     progress = _resume(folder / "last.safetensors", model, optimizer, settings)
-    log = _Log(folder / "log.csv")
+    log = _Log(folder) if fabric.is_global_zero else None
+    rank, _ = rank_and_world()
     clock = time.monotonic() - progress.seconds
     recent: list[float] = []
     batches = ahead(
-        lambda step: stage.draw(rng_for(settings.seed, stage.name, step)), progress.step, stage.settings.steps
+        lambda step: stage.draw(rng_for(settings.seed, stage.name, step, rank)), progress.step, stage.settings.steps
     )
     for step, batch in batches:
         model.train()
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(stage.settings, step)
-        losses = stage.loss(model, batch)
+        with fabric.autocast():
+            losses = stage.loss(model, batch.to(fabric.device))
         _insist_finite(stage.name, step, losses.terms, folder)
         optimizer.zero_grad(set_to_none=True)
-        losses.total.backward()  # type: ignore[no-untyped-call]
+        fabric.backward(losses.total)
+        average_gradients(p.grad for p in wanted if p.grad is not None)
         torch.nn.utils.clip_grad_norm_(wanted, 1.0)
         optimizer.step()
         recent.append(float(losses.total.detach()))
@@ -112,20 +139,25 @@ def run_stage(stage: Stage, model: Model, settings: TrainSettings, folder: Path,
             progress.step, progress.seconds = step + 1, time.monotonic() - clock
             metrics = stage.judge(model)
             score = stage.select(metrics)
-            log.write(step + 1, progress.seconds, {"loss": sum(recent) / len(recent), **metrics})
+            if log is not None:
+                log.write(step + 1, progress.seconds, {"loss": sum(recent) / len(recent), **metrics})
             report(stage.name, step + 1, stage.settings.steps, metrics)
             recent.clear()
             progress.stale = 0 if score > progress.best else progress.stale + 1
-            if score > progress.best:
-                progress.best = score
+            better = score > progress.best
+            progress.best = max(score, progress.best)
+            if better and fabric.is_global_zero:
                 save_checkpoint(folder / "best.safetensors", model, settings, progress.state(stage.name, metrics))
-            save_checkpoint(
-                folder / "last.safetensors", model, settings, progress.state(stage.name, metrics), optimizer
-            )
+            if fabric.is_global_zero:
+                save_checkpoint(
+                    folder / "last.safetensors", model, settings, progress.state(stage.name, metrics), optimizer
+                )
             if progress.stale >= stage.settings.patience:
                 break
-    best = load_checkpoint(folder / "best.safetensors")
-    (folder / "done.json").write_text(json.dumps(best.state, indent=2) + "\n", encoding="utf-8")
+    if fabric.is_global_zero:
+        best = load_checkpoint(folder / "best.safetensors")
+        write_text(folder / "done.json", json.dumps(best.state, indent=2) + "\n")
+    fabric.barrier()
 
 
 def _resume(path: Path, model: Model, optimizer: torch.optim.Optimizer, settings: TrainSettings) -> _Progress:
@@ -152,14 +184,18 @@ def _insist_finite(stage: str, step: int, terms: dict[str, torch.Tensor], folder
 
 
 class _Log:
-    """Metrics as a CSV file that grows by a row at each evaluation."""
+    """Metrics for people and for TensorBoard: a CSV file and an event file that grow at each evaluation."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "log.csv"
+        folder.mkdir(parents=True, exist_ok=True)
+        self.board: Any = SummaryWriter(folder / "tensorboard")
 
     def write(self, step: int, seconds: float, values: dict[str, float]) -> None:
         """Append a row."""
+        for name, value in values.items():
+            self.board.add_scalar(name, value, step)
+        self.board.flush()
         fresh = not self.path.is_file()
         with self.path.open("a", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)

@@ -17,12 +17,14 @@ from torch.nn import functional as F
 from x2localizer.config import ObjectiveSettings
 
 
-def soft_margin_loss(s_img: Tensor, temperature: float, allowed: Tensor | None = None) -> Tensor:
+def soft_margin_loss(
+    s_img: Tensor, temperature: float, *, target: Tensor | None = None, allowed: Tensor | None = None
+) -> Tensor:
     """L_smcl, equation of appendix A.1: log(1 + sum over j != i of exp((s_ij - s_ii) / tau_sm)).
 
     Written out it is row-wise cross-entropy with that temperature.
     """
-    return row_cross_entropy(s_img, temperature, allowed=allowed)
+    return row_cross_entropy(s_img, temperature, target=target, allowed=allowed)
 
 
 def row_cross_entropy(

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from x2localizer.config import StageSettings, TrainSettings
 from x2localizer.learn.batches import PairBatch, VideoBatch, Videos
+from x2localizer.learn.gather import allowed_columns, gather_rows, targets
 from x2localizer.learn.model import Model, Trains
 from x2localizer.learn.objective import (
     Losses,
@@ -52,7 +53,10 @@ def image_stage(settings: TrainSettings, train: Videos, held_out: Videos) -> Sta
     def loss(model: Model, batch: PairBatch | VideoBatch) -> Losses:
         assert isinstance(batch, PairBatch)
         frames, tiles = model.pairs(batch.frames, batch.tiles)
-        value = soft_margin_loss(frames @ tiles.t(), settings.objective.tau_sm, batch.allowed)
+        # A tile that lies less than one tile away shows the same street: it is no negative.
+        allowed = allowed_columns(batch.places, 1.0)
+        s_img = frames @ gather_rows(tiles).t()
+        value = soft_margin_loss(s_img, settings.objective.tau_sm, target=targets(frames), allowed=allowed)
         return Losses(value, {"smcl": value})
 
     return Stage(
@@ -69,9 +73,9 @@ def full_stage(settings: TrainSettings, train: Videos, held_out: Videos) -> Stag
         assert isinstance(batch, VideoBatch)
         assert batch.tiles is not None
         videos = model.prefixes(batch.frames, [full])[full]
-        value = row_cross_entropy(
-            videos.whole @ model.regions(batch.tiles).whole.t(), settings.objective.tau_c, allowed=batch.allowed
-        )
+        s_g = videos.whole @ gather_rows(model.regions(batch.tiles).whole).t()
+        allowed = allowed_columns(batch.places, settings.model.region_tiles)
+        value = row_cross_entropy(s_g, settings.objective.tau_c, target=targets(s_g), allowed=allowed)
         return Losses(value, {f"global_{full}": value})
 
     return Stage(
@@ -89,18 +93,20 @@ def freeze(model: Model, train: Videos) -> Frozen:
 def progressive_stage(settings: TrainSettings, train: Videos, held_out: Videos, frozen: Frozen) -> Stage:
     """Stage 3: all budgets with the whole objective; the ground adapters train against fixed regions and teacher."""
     budgets = list(settings.budgets)
+    region_of = torch.from_numpy(train.region_of)
 
     def loss(model: Model, batch: PairBatch | VideoBatch) -> Losses:
         assert isinstance(batch, VideoBatch)
-        columns = torch.from_numpy(train.region_of[batch.videos])
+        columns = region_of.to(batch.videos.device)[gather_rows(batch.videos)]
         whole, tokens = frozen.regions.whole[columns], frozen.regions.tokens[columns]
         s_g, s_f = {}, {}
         for budget, prefix in model.prefixes(batch.frames, budgets).items():
             s_g[budget] = prefix.whole @ whole.t()
             if settings.objective.lambda_f[budget]:
                 s_f[budget] = fine_similarity(token_similarity(prefix.tokens, tokens), settings.objective.tau_f)
-        teacher = frozen.teacher[torch.from_numpy(batch.videos)] @ whole.t()
-        return total_loss(s_g, s_f, teacher, settings.objective, batch.allowed)
+        teacher = frozen.teacher[batch.videos] @ whole.t()
+        allowed = allowed_columns(batch.places, settings.model.region_tiles)
+        return total_loss(s_g, s_f, teacher, settings.objective, allowed, targets(teacher))
 
     def mean_recall(found: dict[str, float]) -> float:
         return float(np.mean([found[f"s_mix@{budget}"] for budget in budgets]))
