@@ -8,15 +8,14 @@ from typing import cast
 import pytest
 import torch
 from safetensors.torch import save_file
-from torch import Tensor
-from torch.nn import functional as F
 
 from x2localizer.config import BackboneSettings, ModelSettings
 from x2localizer.errors import CheckpointError
 from x2localizer.learn.backbone import build_backbone, load_pretrained, read_tensors, resample_positions
 from x2localizer.learn.geoadapter import Adapter
 from x2localizer.learn.model import Model
-from x2localizer.learn.towers import PREFIX_TOKENS, Tower
+from x2localizer.learn.naive import naive_set
+from x2localizer.learn.towers import Tower
 
 SMALL = ModelSettings(
     backbone=BackboneSettings(width=24, depth=3, heads=3, patch=8), frame_height=16, frame_width=32, tile_px=16, dim=10,
@@ -33,31 +32,6 @@ def _tower(*, grid: bool, skip: bool = False, trained: bool = True) -> Tower:
         for parameter in [*tower.adapters.parameters(), tower.instance_embedding]:
             torch.nn.init.normal_(parameter, std=0.3)
     return tower
-
-
-def naive_set(tower: Tower, images: Tensor) -> tuple[Tensor, Tensor]:
-    """One set (s, 3, H, W), written down from the paper: every token everywhere, and a mask over instances."""
-    net = tower.backbone
-    x = net._pos_embed(net.patch_embed(images))
-    s, p, c = x.shape
-    for i, block in enumerate(net.blocks):
-        adapter = cast(Adapter, tower.adapters[i])
-        z = x + block.attn(block.norm1(x))
-        bar = z.transpose(0, 1) + tower.instance_embedding[:s]  # (p, s, c)
-        inner = adapter(bar)
-        mask = torch.ones(p, s, s, dtype=torch.bool)
-        if tower.grid:
-            mask[PREFIX_TOKENS:] = torch.eye(s, dtype=torch.bool)
-        heads = block.attn.num_heads
-        q, k, v = block.attn.qkv(block.norm1(inner)).reshape(p, s, 3, heads, c // heads).permute(2, 0, 3, 1, 4)
-        weights = (q @ k.transpose(-1, -2)) * (c // heads) ** -0.5
-        weights = weights.masked_fill(~mask[:, None], float("-inf")).softmax(-1)
-        y = adapter.inverse(block.attn.proj((weights @ v).transpose(1, 2).reshape(p, s, c)))
-        x = z + y.transpose(0, 1)
-        x = x + block.mlp(block.norm2(x))
-    x = net.norm(x)
-    raw = (net.head(x[:, 0]) + net.head_dist(x[:, 1])) / 2
-    return F.normalize(raw.mean(0), dim=-1), F.normalize(raw, dim=-1)
 
 
 @pytest.mark.parametrize("skip", [False, True])

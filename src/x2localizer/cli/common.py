@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from x2localizer.errors import ConfigError
+from x2localizer.errors import ConfigError, UserError
 
 console = Console(highlight=False)
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
@@ -62,3 +62,13 @@ def command_line(*words: object) -> str:
 def say(text: str) -> None:
     """A line for people; paths in it are never broken, so that they can be copied."""
     console.print(text, markup=False, soft_wrap=True)
+
+
+def needs_training() -> None:
+    """A clear word where the extra is missing."""
+    try:
+        import torch  # noqa: F401, PLC0415
+    except ImportError as problem:
+        raise UserError(
+            "Training needs torch, which is not installed.", "pip install 'x2localizer[train]'"
+        ) from problem

@@ -11,21 +11,11 @@ import numpy as np
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from x2localizer.cli.common import SetOption, command_line, console, say, show_values
+from x2localizer.cli.common import SetOption, command_line, console, needs_training, say, show_values
 from x2localizer.config import TrainSettings, load_config
 from x2localizer.errors import UserError
 
 STAGE_NAMES = ("image", "full", "progressive")
-
-
-def _needs_training() -> None:
-    """A clear word where the extra is missing."""
-    try:
-        import torch  # noqa: F401, PLC0415
-    except ImportError as problem:
-        raise UserError(
-            "Training needs torch, which is not installed.", "pip install 'x2localizer[train]'"
-        ) from problem
 
 
 def train(
@@ -39,7 +29,7 @@ def train(
 
     Example: x2l train --preset town-quick --data data/quick --out runs/quick
     """
-    _needs_training()
+    needs_training()
     from x2localizer.learn.loop import train as run  # noqa: PLC0415 - torch takes seconds to load
 
     settings = load_config(TrainSettings, "train", preset, overrides or [])
@@ -80,7 +70,7 @@ def export(
 
     Example: x2l export runs/town/progressive/best.safetensors --out bundles/town
     """
-    _needs_training()
+    needs_training()
     from x2localizer.learn.checkpoint import load_checkpoint  # noqa: PLC0415
     from x2localizer.learn.export import export_bundle  # noqa: PLC0415
 

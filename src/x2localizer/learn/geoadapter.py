@@ -7,6 +7,8 @@ of A (its transposed weights with biases of its own), and add the result to the 
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -38,6 +40,19 @@ class Adapter(nn.Module):
         """The way back, with the transposed weights: (..., width) -> (..., width)."""
         hidden = F.gelu(F.linear(tokens, self.D_fc2.weight.t(), self.D_inv_fcb1))
         return F.linear(hidden, self.D_fc1.weight.t(), self.D_inv_fcb2)
+
+    def inverse_alone(self, attention: Any, tokens: Tensor) -> Tensor:
+        """The way back for tokens that attend to themselves alone: (..., width) -> (..., width).
+
+        Attention over one value is that value, so value, projection and the first layer of the inverse are three
+        matrices in a row: they are multiplied first, and the tokens go through one narrow matrix instead.
+        """
+        c = tokens.shape[-1]
+        value, value_bias = attention.qkv.weight[2 * c :], attention.qkv.bias[2 * c :]
+        up = self.D_fc2.weight.t()
+        matrix = up @ attention.proj.weight @ value
+        bias = up @ (attention.proj.weight @ value_bias + attention.proj.bias) + self.D_inv_fcb1
+        return F.linear(F.gelu(F.linear(tokens, matrix, bias)), self.D_fc1.weight.t(), self.D_inv_fcb2)
 
 
 def split_heads(qkv: Tensor, heads: int) -> tuple[Tensor, Tensor, Tensor]:

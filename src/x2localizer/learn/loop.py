@@ -64,8 +64,8 @@ def train(
         elif name == "full":
             stage = full_stage(settings, train_videos, held_out)
         else:
-            with torch.no_grad():
-                stage = progressive_stage(settings, train_videos, held_out, freeze(model, train_videos))
+            frozen = freeze(model, train_videos, out / name)
+            stage = progressive_stage(settings, train_videos, held_out, frozen)
         run_stage(stage, model, settings, out / name, report, fabric)
         load_weights(model, load_checkpoint(best).tensors)
     assert best is not None

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from x2localizer.config import StageSettings, TrainSettings
+from x2localizer.files import atomic_path
 from x2localizer.learn.batches import PairBatch, VideoBatch, Videos
+from x2localizer.learn.checkpoint import fingerprint_of
 from x2localizer.learn.gather import allowed_columns, gather_rows, targets
 from x2localizer.learn.model import Model, Trains
 from x2localizer.learn.objective import (
@@ -84,10 +88,20 @@ def full_stage(settings: TrainSettings, train: Videos, held_out: Videos) -> Stag
     )  # fmt: skip
 
 
-def freeze(model: Model, train: Videos) -> Frozen:
-    """Compute once what stage 3 keeps fixed."""
-    full = model.settings.frames
-    return Frozen(embed_regions(model, train), embed_prefixes(model, train, [full])[full].whole)
+def freeze(model: Model, train: Videos, folder: Path) -> Frozen:
+    """What stage 3 keeps fixed: computed once, kept on disk under the fingerprints of the model and the data set."""
+    weights = fingerprint_of(dict(model.state_dict()))
+    name = f"frozen-{weights}-{train.data.manifest.get('fingerprint', 'unknown')}.safetensors"
+    device = next(model.parameters()).device
+    path = folder / name
+    if not path.is_file():
+        regions = embed_regions(model, train)
+        full = model.settings.frames
+        teacher = embed_prefixes(model, train, [full])[full].whole
+        with atomic_path(path) as target:
+            save_file({"whole": regions.whole, "tokens": regions.tokens, "teacher": teacher}, target)
+    kept = load_file(path, device=str(device))
+    return Frozen(Gallery(kept["whole"], kept["tokens"]), kept["teacher"])
 
 
 def progressive_stage(settings: TrainSettings, train: Videos, held_out: Videos, frozen: Frozen) -> Stage:

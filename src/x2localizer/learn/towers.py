@@ -136,17 +136,12 @@ class Tower(nn.Module):
         placed = z.reshape(b, s, p, c) + places[:, None]
         normed = block.norm1(adapter(placed))
         if not self.grid:
-            mixed = self._mix(block.attn, normed)
-        else:
-            # A patch token attends to itself alone, and attention over one value is that value.
-            heads = self._mix(block.attn, normed[:, :, :PREFIX_TOKENS])
-            mixed = heads
-            if p > PREFIX_TOKENS:
-                weight, bias = block.attn.qkv.weight, block.attn.qkv.bias
-                alone = block.attn.proj(F.linear(normed[:, :, PREFIX_TOKENS:], weight[2 * c :], bias[2 * c :]))
-                mixed = torch.cat([heads, alone], dim=2)
-        back: Tensor = adapter.inverse(mixed)
-        return back.reshape(b * s, p, c)
+            return adapter.inverse(self._mix(block.attn, normed)).reshape(b * s, p, c)
+        heads = adapter.inverse(self._mix(block.attn, normed[:, :, :PREFIX_TOKENS]))
+        if p == PREFIX_TOKENS:
+            return heads.reshape(b * s, p, c)
+        alone = adapter.inverse_alone(block.attn, normed[:, :, PREFIX_TOKENS:])
+        return torch.cat([heads, alone], dim=2).reshape(b * s, p, c)
 
     def _mix(self, attention: Any, normed: Tensor) -> Tensor:
         """Attention across instances, for each token position by itself: (b, s, p, c) -> (b, s, p, c)."""

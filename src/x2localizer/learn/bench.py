@@ -1,0 +1,99 @@
+"""How large and how fast the model is. Timing lives here, never in a test."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from x2localizer.config import ObjectiveSettings, TrainSettings
+from x2localizer.learn.model import Model
+from x2localizer.learn.naive import naive_set
+from x2localizer.learn.objective import fine_similarity, token_similarity, total_loss
+
+BUDGETS = [1, 2, 4, 8]
+
+
+def _best(work: Callable[[], object], times: int) -> float:
+    """Seconds of the fastest of some runs, after one to warm up."""
+    work()
+    spent = []
+    for _ in range(times):
+        start = time.perf_counter()
+        work()
+        spent.append(time.perf_counter() - start)
+    return min(spent)
+
+
+def bench_model(settings: TrainSettings, times: int = 2, batch: int = 2) -> dict[str, object]:
+    """Sizes and speeds with random weights: encoders against their plain twin, and steps of stage 3.
+
+    ``stage3_cached_speedup`` is a step of stage 3 that also runs the aerial tower and the teacher, over one that takes
+    them from the cache. ``train_step_*`` is one step of stage 2, forward and backward; its memory is the process's
+    peak so far.
+    """
+    torch.manual_seed(0)
+    m = settings.model.model_copy(update={"backbone": settings.model.backbone.model_copy(update={"weights": None})})
+    model = Model(m).eval()
+    for tower in (model.ground, model.aerial):
+        for parameter in tower.adapters.parameters():
+            torch.nn.init.normal_(parameter, std=0.02)
+    tiles = torch.randn(1, m.region_tiles**2, 3, m.tile_px, m.tile_px)
+    frames = torch.randn(1, m.frames, 3, m.frame_height, m.frame_width)
+    with torch.no_grad():
+        fast, plain = model.regions(tiles), naive_set(model.aerial, tiles[0])
+        region_s = _best(lambda: model.regions(tiles), times)
+        naive_s = _best(lambda: naive_set(model.aerial, tiles[0]), times)
+        prefix_s = {
+            str(tau): _best(lambda tau=tau: model.ground.embed_even(frames[:, :tau]), times)  # type: ignore[misc]
+            for tau in BUDGETS if tau <= m.frames
+        }  # fmt: skip
+    difference = max(float((fast.whole[0] - plain[0]).abs().max()), float((fast.tokens[0] - plain[1]).abs().max()))
+    values: dict[str, object] = {
+        "params_image_m": sum(p.numel() for t in (model.ground, model.aerial) for p in t.backbone.parameters()) / 1e6,
+        "params_video_m": sum(p.numel() for p in model.parameters()) / 1e6,
+        "region_s": region_s, "region_naive_s": naive_s, "region_speedup": naive_s / region_s,
+        "region_max_diff": difference, "prefix_s_by_tau": prefix_s,
+    }  # fmt: skip
+    return values | _steps(model, settings.objective, batch)
+
+
+def _steps(model: Model, objective: ObjectiveSettings, batch: int) -> dict[str, object]:
+    """One step of stage 3 with and without the cache, and one of stage 2."""
+    m = model.settings
+    videos = torch.randn(batch, m.frames, 3, m.frame_height, m.frame_width)
+    regions = torch.randn(batch, m.region_tiles**2, 3, m.tile_px, m.tile_px)
+    budgets = [budget for budget in BUDGETS if budget <= m.frames]
+
+    def aerial_side() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        with torch.no_grad():
+            found = model.regions(regions)
+            return found.whole, found.tokens, model.prefixes(videos, [m.frames])[m.frames].whole
+
+    def step(kept: tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None) -> None:
+        whole, tokens, teacher = kept or aerial_side()
+        prefixes = model.prefixes(videos, budgets)
+        s_g = {t: p.whole @ whole.t() for t, p in prefixes.items()}
+        s_f = {t: fine_similarity(token_similarity(p.tokens, tokens), objective.tau_f) for t, p in prefixes.items()}
+        total_loss(s_g, s_f, teacher @ whole.t(), objective).total.backward()  # type: ignore[no-untyped-call]
+        model.zero_grad(set_to_none=True)
+
+    def full_step() -> None:
+        score = model.prefixes(videos, [m.frames])[m.frames].whole @ model.regions(regions).whole.t()
+        torch.nn.functional.cross_entropy(score / objective.tau_c, torch.arange(batch)).backward()  # type: ignore[no-untyped-call]
+        model.zero_grad(set_to_none=True)
+
+    model.set_trainable("ground adapters")
+    kept = aerial_side()
+    with_cache, without = _best(lambda: step(kept), 1), _best(lambda: step(None), 1)
+    model.set_trainable("adapters")
+    train_s = _best(full_step, 1)
+    peak_gb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    return {
+        "stage3_step_s": with_cache, "stage3_cached_speedup": without / with_cache,
+        "stage3_samples_per_s": batch / with_cache, "train_step_s": train_s,
+        "train_step_gb": float(np.round(peak_gb, 2)),
+    }  # fmt: skip
