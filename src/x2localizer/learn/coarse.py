@@ -81,7 +81,8 @@ def to_markdown(cells: list[Cell]) -> str:
     """The table for the docs: a line per row and budget."""
     lines = ["| | tau | R@1 (95%) | R@5 | R@10 | R@1% |", "|---|---|---|---|---|---|"]
     lines += [
-        f"| {c.row} | {c.budget} | {c.r1:.1f} ({c.r1_low:.1f} to {c.r1_high:.1f}) | {c.r5:.1f} | {c.r10:.1f} | {c.r1pc:.1f} |"
+        f"| {c.row} | {c.budget} | {c.r1:.1f} ({c.r1_low:.1f} to {c.r1_high:.1f}) "
+        f"| {c.r5:.1f} | {c.r10:.1f} | {c.r1pc:.1f} |"
         for c in cells
     ]
     return "\n".join(lines)
