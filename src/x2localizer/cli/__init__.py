@@ -28,6 +28,7 @@ app.command("inspect")(inspect.inspect)
 app.command("demo")(demo.demo)
 app.command("train")(learn.train)
 app.command("export")(learn.export)
+app.command("evaluate")(learn.evaluate)
 app.command("encode")(learn.encode)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from x2localizer.cli.common import SetOption, command_line, console, needs_training, say, show_values
+from x2localizer.cli.common import JsonOption, SetOption, command_line, console, needs_training, say, show_values
 from x2localizer.config import TrainSettings, load_config
 from x2localizer.errors import UserError
 
@@ -79,6 +80,32 @@ def export(
     size = sum(path.stat().st_size for path in out.iterdir())
     say(f"bundle {bundle.fingerprint} in {out}, {size / 1e6:.1f} MB, equal to torch to 1e-4")
     say(f"next: x2l encode IMAGE --bundle {out}")
+
+
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="The folder of a training run.")],
+    data: Annotated[Path, typer.Option(help="A data set.")],
+    split: Annotated[str, typer.Option(help="val while choosing settings, test for what is published.")] = "test",
+    as_json: JsonOption = False,
+) -> None:
+    """Coarse prefix retrieval of a run's stages, side by side: R@1/5/10/1% at 1, 2, 4 and 8 frames.
+
+    Example: x2l evaluate runs/town --data data/standard --split val
+    """
+    needs_training()
+    from x2localizer.learn.coarse import coarse_ranks, coarse_table, to_markdown, to_values  # noqa: PLC0415
+
+    with console.status("encoding ..."):
+        ranks, gallery = coarse_ranks(run, data, split, [1, 2, 4, 8])
+    if not ranks:
+        raise UserError(f"{run} holds no checkpoint.", "Train one: x2l train --data DATA --out RUN")
+    cells = coarse_table(ranks, gallery)
+    if as_json:
+        typer.echo(json.dumps({"split": split, "gallery": gallery, "rows": to_values(cells)}))
+    else:
+        queries = len(next(iter(ranks.values())))
+        say(f"{split}: {queries} videos, {gallery} regions; 95% bootstrap intervals over videos, seed 42\n")
+        typer.echo(to_markdown(cells))
 
 
 def encode(
