@@ -12,7 +12,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from x2localizer.errors import ConfigError, nearest
 
@@ -20,14 +20,15 @@ from x2localizer.errors import ConfigError, nearest
 class Settings(BaseModel):
     """A branch of the tree: frozen, and strict about its keys."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class TownSettings(Settings):
     """How large a town is and how finely it is painted."""
 
-    tiles: int = Field(37, ge=9, le=120)
-    """Side of the town in tiles of zoom 19 (about 58 m); one tile on each side is margin."""
+    tiles: int = Field(37, ge=9, le=74)
+    """Side of the town in tiles of zoom 19 (about 58 m); one tile on each side is margin. 37 takes 0.8 GB, 74 four
+    times as much."""
     pixels_per_tile: int = Field(128, ge=32, le=256, multiple_of=32)
     """Pixels of the aerial picture per tile: 128 is 0.45 m."""
 
@@ -36,15 +37,15 @@ class SplitSettings(Settings):
     """The towns of one split, and what is driven in them."""
 
     towns: int = Field(1, ge=0)
-    first_seed: int = 0
+    first_seed: int = Field(0, ge=0, lt=1 << 32)
     """Towns are seeds first_seed, first_seed + 1, ...; splits never share a seed, so never share ground."""
-    videos_per_region: int = Field(3, ge=1)
+    videos_per_region: int = Field(3, ge=1, le=99)
     """Drives in each region of the grid."""
     grid: bool = True
     """True: regions fill the town without overlap. False: each video has a region of its own, anywhere around it."""
-    videos_per_town: int = Field(72, ge=1)
+    videos_per_town: int = Field(72, ge=1, le=2000)
     """With grid = false: drives in each town."""
-    long_drives_per_town: int = Field(0, ge=0)
+    long_drives_per_town: int = Field(0, ge=0, le=99)
 
 
 class DatasetSettings(Settings):
@@ -59,13 +60,29 @@ class DatasetSettings(Settings):
     tile_px: int = Field(64, ge=16, le=256)
     """Pixels of a tile; a region is region_tiles times as wide."""
     region_tiles: int = Field(7, ge=2, le=15)
-    keyframes: int = Field(8, ge=1)
-    keyframe_spacing_s: float = Field(5.0, gt=0)
-    frame_spacing_s: float = Field(1.0, gt=0)
-    long_drive_s: float = Field(200.0, gt=0)
+    keyframes: int = Field(8, ge=2, le=64)
+    keyframe_spacing_s: float = Field(5.0, ge=0.1)
+    frame_spacing_s: float = Field(1.0, ge=0.1)
+    long_drive_s: float = Field(200.0, ge=20, le=3600)
     """Filmed seconds of a long drive; a gap, where there is one, comes on top."""
-    longest_gap_s: float = Field(110.0, ge=0)
+    longest_gap_s: float = Field(110.0, ge=1, le=600)
     jpeg_quality: int = Field(92, ge=50, le=100)
+
+    @model_validator(mode="after")
+    def _fits(self) -> DatasetSettings:
+        """Sizes and times that must divide each other do."""
+        if self.town.pixels_per_tile % self.tile_px:
+            raise ValueError(f"tile_px must divide town.pixels_per_tile, which is {self.town.pixels_per_tile}")
+        if self.region_tiles > self.town.tiles - 2:
+            raise ValueError(f"region_tiles must be at most town.tiles - 2 = {self.town.tiles - 2}")
+        steps = self.keyframe_spacing_s / self.frame_spacing_s
+        if abs(steps - round(steps)) > 1e-9 or steps < 1:
+            raise ValueError("keyframe_spacing_s must be a multiple of frame_spacing_s")
+        if not 5.0 <= (self.keyframes - 1) * self.keyframe_spacing_s <= 120.0:
+            raise ValueError("(keyframes - 1) * keyframe_spacing_s must be 5 to 120 seconds")
+        if not self.train.towns + self.val.towns + self.test.towns:
+            raise ValueError("there must be at least one town")
+        return self
 
 
 class BackboneSettings(Settings):
@@ -225,9 +242,11 @@ def _explain(tree: type[Settings], problem: ValidationError) -> ConfigError:
     if first["type"] == "extra_forbidden":
         known = _keys_at(tree, where[:-1])
         return ConfigError(f"Unknown config key '{'.'.join(where)}'.", nearest(where[-1], known))
-    return ConfigError(
-        f"Config key '{'.'.join(where) or 'config'}' = {first.get('input')!r}: {first['msg']}.", "Change its value."
-    )
+    if not where:
+        return ConfigError(
+            f"The config does not fit together: {first['msg'].removeprefix('Value error, ')}.", "Change one of them."
+        )
+    return ConfigError(f"Config key '{'.'.join(where)}' = {first.get('input')!r}: {first['msg']}.", "Change its value.")
 
 
 def _keys_at(tree: type[Settings], path: list[str]) -> list[str]:

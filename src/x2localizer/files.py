@@ -15,6 +15,9 @@ try:
 except ImportError:  # Windows has no such locks; two writers there are the user's own care
     fcntl = None  # type: ignore[assignment]
 
+_UMASK = os.umask(0)
+os.umask(_UMASK)
+LOCK = ".lock"
 TEMPORARY = "-writing-"
 """Part of the name of every file that is not finished."""
 
@@ -36,7 +39,7 @@ def atomic_path(target: Path) -> Iterator[Path]:
         yield temporary
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
-        temporary.chmod(0o644)
+        temporary.chmod(0o666 & ~_UMASK)
         temporary.replace(target)
     except OSError as problem:
         raise cannot_write(target, problem) from problem
@@ -46,13 +49,11 @@ def atomic_path(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def only_writer(folder: Path) -> Iterator[None]:
-    """Hold a folder for this process; a second writer gets a clear error. The lock goes with the process.
-
-    With the folder held, temporary files that a killed process left behind are removed.
-    """
+    """Hold a folder for this process; a second writer gets a clear error. The lock goes with the process."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / ".lock").open("w")
+        flags = os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0)
+        lock = os.fdopen(os.open(folder / LOCK, flags, 0o644), "r+")
     except OSError as problem:
         raise cannot_write(folder, problem) from problem
     with lock:
@@ -63,9 +64,13 @@ def only_writer(folder: Path) -> Iterator[None]:
                 raise UserError(
                     f"Another process is writing to {folder}.", "Wait for it, or choose another folder."
                 ) from problem
-        for left in folder.rglob(".*" + TEMPORARY + "*"):
-            left.unlink(missing_ok=True)
         yield
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove temporary files that a killed process left behind in a folder of ours."""
+    for left in folder.rglob(".*" + TEMPORARY + "*"):
+        left.unlink(missing_ok=True)
 
 
 def write_text(target: Path, text: str) -> None:
@@ -82,6 +87,8 @@ def write_bytes(target: Path, data: bytes) -> None:
 
 def cannot_write(target: Path, problem: OSError) -> UserError:
     """The error for a folder that is read-only or a disk that is full."""
+    if isinstance(problem, FileExistsError | NotADirectoryError):
+        return UserError(f"Cannot write {target}: there is a file where a folder should be.", "Choose another path.")
     return UserError(
         f"Cannot write {target}: {problem.strerror or problem}.",
         "Check that the folder is writable and the disk has room.",

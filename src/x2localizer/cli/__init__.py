@@ -53,10 +53,11 @@ def options(
 def main() -> None:
     """Run the command line; errors become two lines and an exit code."""
     try:
-        app()
+        code = app(standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
     except UserError as problem:
         _fail(problem.what, problem.remedy, 2)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         _fail("Interrupted.", "Run the same command again to go on.", 130)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -66,6 +67,9 @@ def main() -> None:
     except MemoryError:
         _fail("Out of memory.", "Try smaller sizes or fewer --workers.", 2)
     except Exception as problem:
+        if hasattr(problem, "show") and hasattr(problem, "exit_code"):  # a wrong option explains itself
+            problem.show()
+            sys.exit(problem.exit_code)
         _fail(f"Unexpected {type(problem).__name__}: {problem}", "This is a bug; x2l --debug ... shows where.", 1)
 
 

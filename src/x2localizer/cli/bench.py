@@ -24,7 +24,7 @@ def town(
     as_json: JsonOption = False,
 ) -> None:
     """Speed of the embedded world on one core: street frames, towns, regions."""
-    from x2localizer.town.bench import bench_town  # noqa: PLC0415 - numba takes a second to load
+    from x2localizer.datasets.bench import bench_town  # noqa: PLC0415 - numba takes a second to load
 
     if as_json:
         values = bench_town(seed, seconds)

@@ -9,6 +9,7 @@ import typer
 
 from x2localizer.cli.common import JsonOption, progress_bar, say
 from x2localizer.datasets.check import check_dataset
+from x2localizer.errors import UserError
 from x2localizer.show.dataset import dataset_sheet
 from x2localizer.show.pictures import save_picture
 
@@ -29,11 +30,18 @@ def check(
         typer.echo(report.to_json())
     else:
         say(report.to_text())
-    picture = dataset_sheet(data)
-    if picture is not None:
-        target = sheet or data / "sheet.png"
-        save_picture(target, picture)
-        if not as_json:
-            say(f"samples: {target}")
+    if sheet is not None or not as_json:
+        _draw_samples(data, sheet or data / "sheet.png")
     if not report.sound:
         raise typer.Exit(1)
+
+
+def _draw_samples(data: Path, target: Path) -> None:
+    """A sheet of samples where that can be drawn; the verdict stands either way."""
+    try:
+        picture = dataset_sheet(data)
+        if picture is not None:
+            save_picture(target, picture)
+            say(f"samples: {target}")
+    except UserError as problem:
+        say(f"no sheet of samples: {problem}")

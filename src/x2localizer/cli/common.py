@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -29,16 +30,34 @@ def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
         TextColumn("left"), TimeRemainingColumn(),
     )  # fmt: skip
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    terminal = Console(stderr=True)
+    if not terminal.is_terminal:  # in a log a bar is noise: a line now and then instead
+        yield _line_now_and_then(what, terminal)
+        return
+    with Progress(*columns, console=terminal) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _line_now_and_then(what: str, console: Console) -> Callable[[int, int], None]:
+    last = -1
+
+    def report(done: int, total: int) -> None:
+        nonlocal last
+        twentieth = done * 20 // max(total, 1)
+        if twentieth != last:
+            last = twentieth
+            console.print(f"{what} {done} of {total}", highlight=False)
+
+    return report
 
 
 def parse_size(text: str) -> tuple[int, int]:
     """Height and width from '216x384'."""
     match = re.fullmatch(r"(\d{2,4})x(\d{2,4})", text.strip())
-    if not match or int(match[1]) % 2 or int(match[2]) % 2:
-        raise ConfigError(f"'{text}' is not a size.", "Write height x width in even pixels, like 216x384.")
+    fits = match is not None and not int(match[1]) % 2 and not int(match[2]) % 2
+    if match is None or not fits or int(match[1]) > 2160 or int(match[2]) > 3840:
+        raise ConfigError(f"'{text}' is not a size.", "Write height x width in even pixels, 16x16 to 2160x3840.")
     return int(match[1]), int(match[2])
 
 
@@ -47,10 +66,11 @@ def show_values(title: str, values: dict[str, object], as_json: bool, notes: dic
     if as_json:
         typer.echo(json.dumps(values))
         return
-    table = Table(title=title, title_justify="left", show_header=False)
+    table = Table(title=escape(title), title_justify="left", show_header=False)
     for name, value in values.items():
         shown = f"{value:,.4g}" if isinstance(value, float) else str(value)
-        table.add_row(name, shown, (notes or {}).get(name, ""))
+        cells = (escape(name), escape(shown))
+        table.add_row(*cells, *([notes.get(name, "")] if notes else []))
     console.print(table)
 
 

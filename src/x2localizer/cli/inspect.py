@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from x2localizer.cli.common import say, show_values
-from x2localizer.errors import ImageryError, TrackError, UserError, VideoError
+from x2localizer.errors import ConfigError, ImageryError, TrackError, UserError, VideoError
 from x2localizer.show.pictures import contact_sheet, overview, save_picture
 from x2localizer.sources.imagery import open_imagery
 from x2localizer.sources.tracks import read_track
@@ -18,7 +18,9 @@ from x2localizer.sources.video import open_video
 from x2localizer.types import Image
 
 Values = dict[str, object]
+Reader = Callable[[str, Path | None, float], Values]
 VIDEO_SUFFIXES = {".mp4", ".mov", ".avi", ".mkv", ".webm", ".ts", ".m4v", ".mpg", ".mjpeg", ".3gp"}
+IMAGERY_SUFFIXES = {".tif", ".tiff", ".vrt", ".mbtiles", ".jp2", ".img"}
 TRACK_SUFFIXES = {".gpx", ".csv", ".tsv", ".raw", ".gpmf"}
 
 
@@ -31,9 +33,17 @@ def inspect(
 
     Examples: x2l inspect ride.mp4 --picture sheet.png, x2l inspect city.tif, x2l inspect ride.gpx
     """
+    if not path.strip():
+        raise ConfigError("There is nothing to inspect.", "Name a file: x2l inspect ride.mp4")
+    if (Path(path) / "town.json").is_file():
+        path = str(Path(path) / "aerial.tif")
+    if (Path(path) / "dataset.json").is_file():
+        raise ConfigError(f"{path} is a data set.", f"Use: x2l check {path}")
     suffix = Path(path).suffix.lower()
-    if suffix in TRACK_SUFFIXES:
-        readers: list[Callable[[str, Path | None, float], Values]] = [_track]
+    if suffix in IMAGERY_SUFFIXES:
+        readers: list[Reader] = [_imagery]
+    elif suffix in TRACK_SUFFIXES:
+        readers = [_track]
     elif suffix in VIDEO_SUFFIXES or path.startswith(("camera:", "/dev/video", "rtsp:", "http:", "https:")):
         readers = [_video]
     else:
@@ -74,7 +84,8 @@ def _video(path: str, picture: Path | None, spacing: float) -> Values:
         "duration_s": info.duration_s if info.duration_s is not None else "unknown",
         "start_time": str(info.start_time or "unknown"),
         f"frames every {spacing:g} s": len(times),
-        "damaged frames skipped": skipped,
+        "last frame at": f"{times[-1]:.2f} s" if times else "none",
+        "damaged frames met": skipped,
     }
     if not info.live and suffix_has_telemetry(path):
         try:
@@ -92,8 +103,10 @@ def suffix_has_telemetry(path: str) -> bool:
 def _imagery(path: str, picture: Path | None, spacing: float) -> Values:
     with open_imagery(path) as imagery:
         info = imagery.info
+        shown = overview(imagery, 512 if picture is None else 1200)
         if picture is not None:
-            save_picture(picture, overview(imagery).image)
+            save_picture(picture, shown.image)
+        covered = float((shown.image.max(2) > 0).mean())
         west, south, east, north = info.bounds
         enough = "yes" if info.metres_per_pixel <= 1.0 else "no: 1 m per pixel or finer is needed"
         return {
@@ -104,16 +117,18 @@ def _imagery(path: str, picture: Path | None, spacing: float) -> Values:
             "metres_per_pixel": info.metres_per_pixel,
             "natural zoom": info.zoom,
             "fine enough": enough,
+            "holds data": f"about {covered:.0%} of its square" if covered else "no: nothing but nodata was found",
+            "damaged reads": imagery.damaged,
         }
 
 
 def _track(path: str, picture: Path | None, spacing: float) -> Values:
-    track = read_track(Path(path))
-    gaps = np.diff(track.times_s)
     if picture is not None:
-        raise TrackError(
+        raise ConfigError(
             "A track alone makes no picture.", "Leave out --picture; `x2l town show` draws tracks on maps."
         )
+    track = read_track(Path(path))
+    gaps = np.diff(track.times_s)
     return {
         "kind": "track",
         "positions": len(track),

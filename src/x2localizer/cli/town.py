@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -16,7 +17,7 @@ app = typer.Typer(help="The embedded world: towns from a seed, from above and fr
 @app.command(epilog="Example: x2l town build --seed 7 --out town")
 def build(
     out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("town"),
-    seed: Annotated[int, typer.Option(min=0, help="The town; the same seed is the same town.")] = 7,
+    seed: Annotated[int, typer.Option(min=0, max=(1 << 32) - 1, help="The same seed is the same town.")] = 7,
     overrides: SetOption = None,
 ) -> None:
     """Build a town: aerial.tif (GeoTIFF), roads.geojson, town.json."""
@@ -27,13 +28,13 @@ def build(
     with console.status(f"building town {seed} (the first run also compiles, about 20 s) ..."):
         save_town(build_town(seed, settings), out)
     say(f"town {seed} in {out}: aerial.tif, roads.geojson, town.json")
-    say(f"next: x2l town drive {out} --seed 1")
+    say(f"next: x2l town drive {quote(str(out))} --seed 1")
 
 
 @app.command(epilog="Example: x2l town drive town --seed 1 --seconds 60 --night")
 def drive(
     town: Annotated[Path, typer.Argument(help="A folder made by x2l town build.")],
-    seed: Annotated[int, typer.Option(min=0, help="The drive; the same seed is the same drive.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, max=(1 << 32) - 1, help="The same seed is the same drive.")] = 1,
     seconds: Annotated[float, typer.Option(min=1, max=7200, help="Length of the drive.")] = 60.0,
     fps: Annotated[float, typer.Option(min=0.1, max=60, help="Frames per second.")] = 10.0,
     size: Annotated[str, typer.Option(help="Height x width.")] = "216x384",
@@ -50,7 +51,7 @@ def drive(
     with progress_bar("filming") as progress:
         save_drive(place, folder, seed, seconds, fps=fps, height=height, width=width, night=night, progress=progress)
     say(f"drive {seed} in {folder}: drive.mp4, drive.gpx, drive.json")
-    say(f"next: x2l town show {town}")
+    say(f"next: x2l town show {quote(str(town))}")
 
 
 @app.command(epilog="Example: x2l town show town")
@@ -76,7 +77,9 @@ def dataset(
 
     settings = load_config(DatasetSettings, "dataset", preset, overrides or [])
     words = ["town", "dataset", "--preset", preset, *(word for o in overrides or [] for word in ("--set", o))]
+    if (out / "dataset.json").is_file():
+        say(f"{out} is finished already; x2l check {quote(str(out))} tells whether it is whole")
     with progress_bar("towns") as progress:
         make_dataset(settings, out, command_line(*words), workers, progress)
     say(f"data set in {out}")
-    say(f"next: x2l check {out}")
+    say(f"next: x2l check {quote(str(out))}")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
-from itertools import pairwise
+from dataclasses import asdict, dataclass
+from dataclasses import field as default
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from x2localizer import geo
-from x2localizer.datasets.dataset import Dataset, open_dataset
-from x2localizer.datasets.media import read_picture
-from x2localizer.datasets.tables import ROLES, SPLITS, Media
+from x2localizer.datasets.dataset import Dataset, open_dataset, video_blocks
+from x2localizer.datasets.media import below, read_picture
+from x2localizer.datasets.tables import ROLES, SCHEMAS, SPLITS, Media
 from x2localizer.errors import UserError
 from x2localizer.types import Region
 
@@ -39,8 +40,8 @@ class Report:
     """What a check found."""
 
     root: str
-    counts: dict[str, int] = field(default_factory=dict)
-    findings: list[Finding] = field(default_factory=list)
+    counts: dict[str, int] = default(default_factory=dict)
+    findings: list[Finding] = default(default_factory=list)
 
     @property
     def sound(self) -> bool:
@@ -79,7 +80,10 @@ def check_dataset(
     except UserError as problem:
         report.add("error", "the data set cannot be opened", [str(problem)])
         return report
+    if not _check_values(report, dict(zip(SCHEMAS, tables, strict=True))):
+        return report
     _count(report, *tables)
+    _check_manifest(report, data)
     _check_ids(report, *tables)
     _check_order(report, data)
     _check_places(report, data)
@@ -93,6 +97,46 @@ def _strings(table: pa.Table, column: str) -> npt.NDArray[np.object_]:
 
 def _numbers(table: pa.Table, column: str) -> npt.NDArray[np.float64]:
     return np.asarray(table[column].to_numpy(zero_copy_only=False), np.float64)
+
+
+def _check_values(report: Report, tables: dict[str, pa.Table]) -> bool:
+    """Values without which nothing else can be checked: no nulls where none may be, sizes and zooms that exist."""
+    for name, table in tables.items():
+        for field in SCHEMAS[name]:
+            if not field.nullable and table[field.name].null_count:
+                report.add("error", f"{name} without {field.name}", ["null"] * table[field.name].null_count)
+        for column in table.column_names:
+            if column.endswith(("_offset", "_length")):
+                bad = _numbers(table, column) < 0
+                report.add("error", f"{name} whose {column} is negative", ["row"] * int(bad.sum()))
+    if not report.sound:
+        return False
+    regions = tables["regions"]
+    zoom, n = _numbers(regions, "zoom"), _numbers(regions, "n")
+    x, y = _numbers(regions, "x"), _numbers(regions, "y")
+    ids = _strings(regions, "region_id")
+    world = 2.0 ** np.clip(zoom, 0, 24)
+    wrong = (zoom < 0) | (zoom > 24) | (n < 1) | (x < 0) | (x >= world) | (y < 0) | (y + n > world)
+    report.add("error", "regions that are not on the map", [str(r) for r in ids[wrong]])
+    return report.sound
+
+
+def _check_manifest(report: Report, data: Dataset) -> None:
+    """The tables hold what the manifest counts, and the imagery of the areas is there."""
+    counts = data.manifest.get("counts")
+    if not isinstance(counts, dict):
+        report.add("error", "the manifest counts nothing", ["dataset.json has no 'counts'"])
+        return
+    for name in SCHEMAS:
+        if counts.get(name) != report.counts[name]:
+            told = f"{name}: {counts.get(name)} by the manifest, {report.counts[name]} in the table"
+            report.add("error", "tables of another length than the manifest says", [told])
+    imagery = data.root / "imagery"
+    if data.manifest.get("kind") == "town":
+        areas = {(r["split"], r["area"]) for r in data.region_table.select(["split", "area"]).to_pylist()}
+        wanted = [(s, a) for s, a in sorted(areas) if data.manifest.get("config", {}).get(s, {}).get("grid")]
+        missing = [f"imagery/{s}/{a}.tif" for s, a in wanted if not (imagery / s / f"{a}.tif").is_file()]
+        report.add("error", "missing imagery", missing)
 
 
 def _count(report: Report, regions: pa.Table, videos: pa.Table, frames: pa.Table) -> None:
@@ -136,9 +180,10 @@ def _check_order(report: Report, data: Dataset) -> None:
     names = data.video_table["video_id"].to_pylist()
     declared = dict(zip(names, data.video_table["frames"].to_pylist(), strict=True))
     key_counts = dict(zip(names, data.video_table["keyframes"].to_pylist(), strict=True))
-    wrong: dict[str, list[str]] = {name: [] for name in ("order", "twice", "count", "keys", "nan")}
+    durations = dict(zip(names, data.video_table["duration_s"].to_pylist(), strict=True))
+    wrong: dict[str, list[str]] = {name: [] for name in ("order", "twice", "count", "keys", "nan", "start", "lasts")}
     blocks: dict[str, int] = {}
-    for video, start, stop in _blocks(frames):
+    for video, start, stop in video_blocks(frames):
         blocks[video] = blocks.get(video, 0) + 1
         t, i, k = times[start:stop], index[start:stop], keys[start:stop]
         if not np.isfinite(t).all():
@@ -147,6 +192,10 @@ def _check_order(report: Report, data: Dataset) -> None:
             wrong["order"].append(video)
         elif (np.diff(t) == 0).any():
             wrong["twice"].append(f"{video} at {t[1:][np.diff(t) == 0][0]:.3f} s")
+        if t[0] != 0.0:
+            wrong["start"].append(f"{video} starts at {t[0]:.3f} s")
+        if abs(durations.get(video, t[-1]) - t[-1]) > 1e-3:
+            wrong["lasts"].append(f"{video}: {durations[video]:.3f} s declared, {t[-1]:.3f} s found")
         if declared.get(video, stop - start) != stop - start:
             wrong["count"].append(f"{video}: {declared[video]} declared, {stop - start} found")
         numbers = k[k >= 0]
@@ -158,15 +207,8 @@ def _check_order(report: Report, data: Dataset) -> None:
     report.add("error", "videos with another number of frames than declared", wrong["count"])
     report.add("error", "videos whose keyframes are not numbered 0, 1, 2, ... as declared", wrong["keys"])
     report.add("error", "videos with frames that have no time", wrong["nan"])
-
-
-def _blocks(frames: pa.Table) -> Iterator[tuple[str, int, int]]:
-    """Runs of rows of one video."""
-    ids = _strings(frames, "video_id")
-    if len(ids):
-        cuts = np.concatenate([[0], np.flatnonzero(ids[1:] != ids[:-1]) + 1, [len(ids)]])
-        for start, stop in pairwise(cuts):
-            yield str(ids[start]), int(start), int(stop)
+    report.add("error", "videos whose time does not start at 0", wrong["start"])
+    report.add("error", "videos of another duration than declared", wrong["lasts"])
 
 
 def _check_places(report: Report, data: Dataset) -> None:
@@ -180,30 +222,47 @@ def _check_places(report: Report, data: Dataset) -> None:
         row["region_id"]: Region(row["zoom"], row["x"], row["y"], row["n"])
         for row in regions.select(["region_id", "zoom", "x", "y", "n"]).to_pylist()
     }
-    owner = {row["video_id"]: row for row in videos.select(["video_id", "region_id", "role"]).to_pylist()}
+    owner = {row["video_id"]: row for row in videos.select(["video_id", "region_id", "role", "ride_id"]).to_pylist()}
+    middles = np.array([(p.lat_deg, p.lon_deg) for p in map(geo.region_centre, boxes.values())]).reshape(-1, 2)
+    told = np.stack([_numbers(regions, "lat_deg"), _numbers(regions, "lon_deg")], 1)
+    if len(boxes) == len(told):
+        off = ~(np.abs(middles - told).max(1) < 1e-5) if len(told) else np.zeros(0, bool)
+        report.add("error", "regions whose middle is elsewhere", [str(r) for r in _strings(regions, "region_id")[off]])
+    heading = _numbers(frames, "heading_deg")
+    report.add("error", "frames whose heading is no angle", [str(v) for v in ids[(heading < 0) | (heading > 360)]])
+    _check_shared_ground(report, regions)
+    rides = Counter(videos["ride_id"].to_pylist())
     outside, stay = [], []
-    for video, start, stop in _blocks(frames):
+    for video, start, stop in video_blocks(frames):
         row, good = owner.get(video), on_map[start:stop]
         if row is None or row["region_id"] not in boxes or not good.any():
             continue
         inside = geo.region_contains(boxes[row["region_id"]], lats[start:stop][good], lons[start:stop][good])
         if row["role"] == "clip" and not inside.all():
             outside.append(f"{video}: {int((~inside).sum())} frames")
-        elif row["role"] == "long" and inside.all() and not _has_sibling(videos, video):
+        elif row["role"] == "long" and inside.all() and rides[row["ride_id"]] == 1:
             stay.append(video)
     report.add("error", "clips with frames outside their region", outside)
     report.add("note", "long drives that never leave their first region", stay)
 
 
-def _has_sibling(videos: pa.Table, video: str) -> bool:
-    """Whether another clip of the same ride goes on elsewhere."""
-    rides = dict(zip(videos["video_id"].to_pylist(), videos["ride_id"].to_pylist(), strict=True))
-    return list(rides.values()).count(rides[video]) > 1
+def _check_shared_ground(report: Report, regions: pa.Table) -> None:
+    """No region of one split overlaps a region of another."""
+    rows = regions.select(["region_id", "split", "zoom", "x", "y", "n"]).to_pylist()
+    cells: dict[tuple[int, int, int], str] = {}
+    shared = []
+    for row in rows:
+        for x in range(row["x"], row["x"] + row["n"]):
+            for y in range(row["y"], row["y"] + row["n"]):
+                if cells.setdefault((row["zoom"], x, y), row["split"]) != row["split"]:
+                    shared.append(str(row["region_id"]))
+    report.add("error", "regions on ground that another split has", list(dict.fromkeys(shared)))
 
 
 def _check_media(report: Report, data: Dataset, full: bool, progress: Callable[[int, int], None]) -> None:
     """Files are there and long enough; pictures decode and have one size per kind."""
     missing: list[str] = []
+    astray: list[str] = []
     short: list[str] = []
     damaged: list[str] = []
     sizes: dict[str, int] = {}
@@ -213,6 +272,9 @@ def _check_media(report: Report, data: Dataset, full: bool, progress: Callable[[
         ("tile", data.frame_table, "tile"),
     ):  # fmt: skip
         for media in _media(table, prefix):
+            if not below(media.path):
+                astray.append(repr(media.path))
+                continue
             if media.path not in sizes:
                 sizes[media.path] = _size(data.root, media.path)
                 if sizes[media.path] < 0:
@@ -234,6 +296,7 @@ def _check_media(report: Report, data: Dataset, full: bool, progress: Callable[[
             damaged.append(f"{media.path} at byte {media.offset}")
         progress(done, len(chosen))
     report.counts |= {"media files": len(sizes), "pictures": len(everything), "pictures decoded": len(chosen)}
+    report.add("error", "pictures that are nowhere in the data set", astray)
     report.add("error", "missing files", missing)
     report.add("error", "files that are cut short", short)
     report.add("error", "damaged pictures", damaged)
@@ -244,13 +307,11 @@ def _check_media(report: Report, data: Dataset, full: bool, progress: Callable[[
 
 def _media(table: pa.Table, prefix: str) -> Iterator[Media]:
     columns = (table[f"{prefix}_{part}"].to_pylist() for part in ("path", "offset", "length"))
-    return (Media(path, offset, length) for path, offset, length in zip(*columns, strict=True) if path)
+    return (Media(path, offset, length) for path, offset, length in zip(*columns, strict=True))
 
 
 def _size(root: Path, path: str) -> int:
-    """Bytes of a file below the data set, or -1 if it is not there or not below it."""
-    if ".." in Path(path).parts:
-        return -1
+    """Bytes of a file below the data set, or -1 if it is not there."""
     try:
         return (root / path).stat().st_size
     except OSError:

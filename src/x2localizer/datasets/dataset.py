@@ -8,7 +8,6 @@ regions/  frames/  tiles/  imagery/     media that the tables name
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -79,20 +78,21 @@ class Dataset:
         """A picture that a row names."""
         return read_picture(self.root, media)
 
-    def pictures(self, media: list[Media]) -> Iterator[Image]:
-        """Pictures one by one."""
-        return (self.picture(item) for item in media)
-
     @cached_property
     def _ranges(self) -> dict[str, tuple[int, int]]:
         """Where each video's frames are in the table."""
-        ids = self.frame_table["video_id"].combine_chunks().dictionary_encode()
-        codes = ids.indices.to_numpy(zero_copy_only=False)
-        if not len(codes):
-            return {}
-        cuts = np.concatenate([[0], np.flatnonzero(np.diff(codes)) + 1, [len(codes)]])
-        names = ids.dictionary.to_pylist()
-        return {names[codes[a]]: (int(a), int(b)) for a, b in pairwise(cuts)}
+        return {video: (start, stop) for video, start, stop in video_blocks(self.frame_table)}
+
+
+def video_blocks(frames: pa.Table) -> list[tuple[str, int, int]]:
+    """Runs of rows that belong to one video: its id, first row, and the row after its last."""
+    ids = frames["video_id"].combine_chunks().dictionary_encode()
+    codes = ids.indices.to_numpy(zero_copy_only=False)
+    if not len(codes):
+        return []
+    cuts = np.concatenate([[0], np.flatnonzero(np.diff(codes)) + 1, [len(codes)]])
+    names = ids.dictionary.to_pylist()
+    return [(str(names[codes[a]]), int(a), int(b)) for a, b in pairwise(cuts)]
 
 
 def open_dataset(root: Path) -> Dataset:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable
-from pathlib import Path
+from functools import lru_cache
+from pathlib import Path, PurePath
 
 import numpy as np
 from PIL import Image as Pillow
@@ -39,13 +40,23 @@ def write_pictures(root: Path, name: str, pictures: Iterable[Image], quality: in
     return places
 
 
+@lru_cache(maxsize=1 << 16)
+def below(path: str) -> bool:
+    """Whether a path of a table stays inside the data set's folder."""
+    parts = PurePath(path).parts
+    return bool(parts) and not PurePath(path).is_absolute() and ".." not in parts and "\0" not in path
+
+
 def read_bytes(root: Path, media: Media) -> bytes:
     """The bytes of one picture."""
     path = root / media.path
+    if not below(media.path) or media.offset < 0 or media.length < 0:
+        raise DatasetError(f"'{media.path}' is not a picture of the data set.", "Run `x2l check` on the data set.")
     try:
         with path.open("rb") as file:
             file.seek(media.offset)
-            data = file.read(media.length) if media.length else file.read()
+            rest = path.stat().st_size - media.offset
+            data = file.read(min(media.length, rest) if media.length else rest) if rest > 0 else b""
     except OSError as problem:
         raise DatasetError(f"Cannot read {path}: {problem.strerror}.", "Run `x2l check` on the data set.") from problem
     if not data or (media.length and len(data) < media.length):

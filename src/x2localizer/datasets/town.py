@@ -6,13 +6,14 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -26,17 +27,16 @@ from x2localizer.datasets.dataset import MANIFEST
 from x2localizer.datasets.media import write_pictures
 from x2localizer.datasets.tables import FORMAT, SPLITS, FrameRow, RegionRow, Row, VideoRow, to_table, write_table
 from x2localizer.errors import DatasetError
-from x2localizer.files import only_writer, write_text
+from x2localizer.files import LOCK, only_writer, remove_unfinished, write_text
 from x2localizer.sources.imagery import write_geotiff
 from x2localizer.town.drive import Drive, draw_drive, open_film, region_bounds
 from x2localizer.town.noise import stream
-from x2localizer.town.place import ZOOM, core_regions
+from x2localizer.town.place import ZOOM, core_regions, place_for
 from x2localizer.town.town import Town, build_town, crop_region, crop_square, georeference, paint_town, shrink
+from x2localizer.town.weather import start_time
 from x2localizer.types import Floats, Image, Region
 
 PARTS = "parts"
-MONTHS = {"winter": 1, "snow": 2, "spring": 4, "summer": 7, "autumn": 10}
-HOURS = {"morning": 8, "noon": 12, "evening": 18, "night": 22}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,20 @@ def jobs_of(settings: DatasetSettings) -> list[Job]:
     seeds = [job.seed for job in jobs]
     if len(set(seeds)) < len(seeds):
         raise DatasetError("Two splits share a town.", "Set train, val and test.first_seed further apart.")
+    _refuse_shared_ground(jobs, settings.town.tiles)
     return jobs
+
+
+def _refuse_shared_ground(jobs: list[Job], tiles: int) -> None:
+    """Towns are placed at random, so among hundreds two may overlap: then the seeds must change."""
+    places = [place_for(job.seed, tiles) for job in jobs]
+    for i, a in enumerate(places):
+        for k, b in enumerate(places[:i]):
+            if abs(a.x - b.x) < tiles and abs(a.y - b.y) < tiles:
+                raise DatasetError(
+                    f"The towns {jobs[k].name} and {jobs[i].name} would share ground.",
+                    "Set another first_seed for one of their splits.",
+                )
 
 
 def make_dataset(
@@ -77,19 +90,28 @@ def make_dataset(
 
     ``progress`` is called with the towns done and their number.
     """
+    fingerprint = hashlib.sha256((settings.model_dump_json() + f"|{FORMAT}").encode()).hexdigest()[:16]
+    _refuse_foreign(out, fingerprint)
     with only_writer(out):
-        return _make(settings, out, command, workers, progress)
+        return _make(settings, out, command, workers, progress, fingerprint)
 
 
 def _make(
-    settings: DatasetSettings, out: Path, command: str, workers: int, progress: Callable[[int, int], None]
+    settings: DatasetSettings,
+    out: Path,
+    command: str,
+    workers: int,
+    progress: Callable[[int, int], None],
+    fingerprint: str,
 ) -> Path:
-    fingerprint = hashlib.sha256((settings.model_dump_json() + f"|{FORMAT}").encode()).hexdigest()[:16]
-    _claim(out, fingerprint)
+    _refuse_foreign(out, fingerprint)
     jobs = jobs_of(settings)
     if (out / MANIFEST).is_file():
         progress(len(jobs), len(jobs))
         return out
+    write_text(out / PARTS / "fingerprint", fingerprint + "\n")
+    for name in (PARTS, "frames", "tiles", "regions", "imagery"):
+        remove_unfinished(out / name)
     missing = [job for job in jobs if not _part_done(out, job)]
     progress(len(jobs) - len(missing), len(jobs))
     for done, _ in enumerate(_run(settings, out, missing, workers), 1):
@@ -98,21 +120,23 @@ def _make(
     return out
 
 
-def _claim(out: Path, fingerprint: str) -> None:
-    """Make the folder ours; refuse one that another config began."""
-    stamp = out / PARTS / "fingerprint"
-    manifest = out / MANIFEST
-    if manifest.is_file():
-        known = json.loads(manifest.read_text(encoding="utf-8")).get("fingerprint")
-    elif stamp.is_file():
-        known = stamp.read_text(encoding="utf-8").strip()
-    elif any(path.name != ".lock" for path in out.iterdir()):
-        raise DatasetError(f"{out} holds other files.", "Choose a new folder with --out.")
-    else:
-        known = fingerprint
+def _refuse_foreign(out: Path, fingerprint: str) -> None:
+    """Refuse a folder that holds other things, or a data set that another config began; touches nothing."""
+    stamp, manifest = out / PARTS / "fingerprint", out / MANIFEST
+    known = fingerprint
+    try:
+        if manifest.is_file():
+            known = json.loads(manifest.read_text(encoding="utf-8"))["fingerprint"]
+        elif stamp.is_file():
+            known = stamp.read_text(encoding="utf-8").strip()
+        elif out.exists() and any(path.name != LOCK for path in out.iterdir()):
+            raise DatasetError(f"{out} holds other files.", "Choose a new folder with --out.")
+    except NotADirectoryError as problem:
+        raise DatasetError(f"{out} is a file.", "Choose a new folder with --out.") from problem
+    except (ValueError, KeyError, TypeError) as problem:
+        raise DatasetError(f"{manifest} is damaged.", "Remove it to go on, or choose a new folder.") from problem
     if known != fingerprint:
         raise DatasetError(f"{out} was begun with another config.", "Choose a new folder with --out, or remove it.")
-    write_text(stamp, fingerprint + "\n")
 
 
 def _part_done(out: Path, job: Job) -> bool:
@@ -125,22 +149,28 @@ def _run(settings: DatasetSettings, out: Path, jobs: list[Job], workers: int) ->
         for job in jobs:
             yield make_part(settings, out, job)
         return
-    count = min(workers, len(jobs))
-    with ProcessPoolExecutor(count, get_context("spawn"), _end_with_parent, (os.getpid(),)) as pool:
-        try:
-            for future in as_completed([pool.submit(make_part, settings, out, job) for job in jobs]):
-                yield future.result()
-        except BrokenProcessPool as problem:
-            raise DatasetError(
-                "A worker was killed (out of memory?).", "Run the same command again: it goes on where it stopped."
-            ) from problem
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    pool = ProcessPoolExecutor(min(workers, len(jobs)), get_context("spawn"), _end_with_parent, (os.getpid(),))
+    futures = [pool.submit(make_part, settings, out, job) for job in jobs]
+    try:
+        for future in as_completed(futures):
+            yield future.result()
+    except BrokenProcessPool as problem:
+        raise DatasetError(
+            "A worker was killed (out of memory?).", "Run the same command again: it goes on where it stopped."
+        ) from problem
+    finally:  # also on Ctrl-C and when one town fails: nobody writes on after we have let go of the folder
+        unfinished = [future for future in futures if not future.done()]
+        for future in unfinished:
+            future.cancel()
+        if unfinished:
+            for process in list((pool._processes or {}).values()):
+                process.terminate()
+        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _end_with_parent(parent: int) -> None:
-    """Let a worker end soon after the process that started it was killed, instead of writing on by itself."""
+    """Let a worker end soon after the process that started it was killed, and leave Ctrl-C to that process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -206,14 +236,15 @@ class _Part:
             return False
         times = np.arange(0.0, last + 1e-6, self.settings.frame_spacing_s)
         video_id = f"{self.area}-{number:04d}"
-        start = _start_time(drive, self.job.seed, number)
+        start = start_time(drive.conditions, stream(self.job.seed, "clock", number))
         self._add_video(video_id, video_id, "clip", self._add_region(region), drive, times, start)
         return True
 
     def add_long(self, number: int) -> None:
         """One long drive that leaves its first region; every second has a gap, every fourth is at night."""
         rng = stream(self.job.seed, "long", number)
-        gap = float(rng.uniform(20.0, self.settings.longest_gap_s)) if number % 2 else 0.0
+        longest = self.settings.longest_gap_s
+        gap = float(rng.uniform(min(20.0, longest), longest)) if number % 2 else 0.0
         total = self.settings.long_drive_s + gap
         regions = core_regions(self.town.place, self.settings.region_tiles)
         for attempt in range(40):
@@ -226,7 +257,7 @@ class _Part:
                 break
         else:
             return
-        start = _start_time(drive, self.job.seed, 50_000 + number)
+        start = start_time(drive.conditions, stream(self.job.seed, "clock", 50_000 + number))
         ride = f"{self.area}-ride{number:02d}"
         cut = 0.5 * self.settings.long_drive_s
         pieces = [times] if not gap else [times[times <= cut], times[times >= cut + gap]]
@@ -296,15 +327,6 @@ class _Part:
         write_text(folder / "done", "")
 
 
-def _start_time(drive: Drive, seed: int, number: int) -> datetime:
-    """A date and hour that fit the drive's season and time of day."""
-    rng = stream(seed, "clock", number)
-    c = drive.conditions
-    day, minute = int(rng.integers(1, 28)), int(rng.integers(60))
-    # The towns stand near 40 degrees west: local time is about UTC - 3.
-    return datetime(2025, MONTHS[c.season], day, HOURS[c.daytime], minute, tzinfo=UTC) + timedelta(hours=3)
-
-
 def _join(settings: DatasetSettings, out: Path, jobs: list[Job], command: str, fingerprint: str) -> None:
     """Join the parts to the data set's tables; the manifest comes last and makes it a data set."""
     counts: dict[str, int] = {}
@@ -324,5 +346,4 @@ def _join(settings: DatasetSettings, out: Path, jobs: list[Job], command: str, f
         "counts": counts,
     }
     write_text(out / MANIFEST, json.dumps(manifest, indent=2) + "\n")
-    for job in jobs:
-        shutil.rmtree(out / PARTS / job.name, ignore_errors=True)
+    shutil.rmtree(out / PARTS, ignore_errors=True)

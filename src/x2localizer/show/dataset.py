@@ -13,7 +13,7 @@ from x2localizer import geo
 from x2localizer.datasets.dataset import Dataset, open_dataset
 from x2localizer.datasets.tables import FrameRow, RegionRow, VideoRow
 from x2localizer.errors import UserError
-from x2localizer.show.pictures import DOT, INK, PAPER, label_font
+from x2localizer.show.pictures import DOT, INK, PAPER, TRACKS, label_font
 from x2localizer.types import Image
 
 SIDE = 240
@@ -30,7 +30,7 @@ def dataset_sheet(root: Path, rows: int = 6) -> Image | None:
             for k in picks
             if (strip := _strip(data, VideoRow(**table.slice(int(k), 1).to_pylist()[0]))) is not None
         ]
-    except UserError:
+    except (UserError, TypeError, ValueError):
         return None
     if not strips:
         return None
@@ -48,7 +48,7 @@ def _strip(data: Dataset, video: VideoRow) -> Image | None:
         pictures = [(data.picture(frame.image), data.picture(frame.tile)) for frame in keys if frame.tile_path]
         region = RegionRow(**row)
         ground = _with_path(data.picture(region.image), region, frames, keys)
-    except (UserError, IndexError):
+    except (UserError, IndexError, ValueError, TypeError):  # a damaged row shows nothing
         return None
     strip = Pillow.new("RGB", (SIDE + 8 + 8 * 168, SIDE + 26), PAPER)
     strip.paste(ground, (4, 22))
@@ -75,7 +75,7 @@ def _with_path(picture: Image, region: RegionRow, frames: list[FrameRow], keys: 
         x, y = geo.tile_coordinates(lats, lons, region.zoom)
         return [((a - region.x) * SIDE / region.n, (b - region.y) * SIDE / region.n) for a, b in zip(x, y, strict=True)]
 
-    draw.line(spots(frames), fill=(226, 40, 34), width=2)
+    draw.line(spots(frames), fill=TRACKS[0], width=2)
     for x, y in spots(keys):
         draw.ellipse((x - 3, y - 3, x + 3, y + 3), fill=DOT, outline=INK)
     return canvas

@@ -11,17 +11,20 @@ from PIL import Image as Pillow
 from PIL import ImageDraw, ImageFont
 
 from x2localizer import geo
+from x2localizer.errors import ConfigError
 from x2localizer.files import atomic_path
 from x2localizer.sources.imagery import Imagery
 from x2localizer.sources.tracks import Track
 from x2localizer.types import Image, Position, Region
 
-INK, PAPER, LINE, DOT = (24, 26, 30), (250, 250, 248), (226, 40, 34), (255, 214, 10)
+INK, PAPER, DOT = (24, 26, 30), (250, 250, 248), (255, 214, 10)
 TRACKS = ((226, 40, 34), (30, 110, 230), (240, 140, 20), (150, 60, 200), (20, 160, 130))
 
 
 def save_picture(path: Path, image: Image) -> None:
     """Write a PNG or JPEG, by the name's ending, atomically."""
+    if path.suffix.lower() not in (".png", ".jpg", ".jpeg"):
+        raise ConfigError(f"Cannot tell the kind of picture from '{path}'.", "Let its name end in .png or .jpg.")
     with atomic_path(path) as target:
         Pillow.fromarray(image).save(target, quality=88)
 

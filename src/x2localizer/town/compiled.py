@@ -6,9 +6,13 @@ the cache lies in a folder named after the contents of all files here: another v
 
 from __future__ import annotations
 
+import contextlib
+import getpass
 import hashlib
 import os
 import shutil
+import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -27,15 +31,26 @@ def _cache_folder() -> Path:
     here = Path(__file__).parent
     sources = b"".join(path.read_bytes() for path in sorted(here.glob("*.py")))
     name = f"numba-{hashlib.sha256(sources).hexdigest()[:12]}"
-    parent = here / "__pycache__"
-    if not os.access(parent if parent.is_dir() else here, os.W_OK):
-        parent = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "x2localizer"
-    folder = parent / name
-    if not folder.is_dir():
-        for old in parent.glob("numba-*"):
-            shutil.rmtree(old, ignore_errors=True)
-        folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    home = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "x2localizer"
+    spare = Path(tempfile.gettempdir()) / f"x2localizer-{getpass.getuser()}"
+    for parent in (here / "__pycache__", home, spare):
+        folder = parent / name
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "used").touch()
+        except OSError:
+            continue
+        _forget_old(parent)
+        return folder
+    return Path(tempfile.mkdtemp(prefix="x2localizer-"))
+
+
+def _forget_old(parent: Path) -> None:
+    """Remove caches of other versions that nobody has used for a month."""
+    for old in parent.glob("numba-*"):
+        with contextlib.suppress(OSError):
+            if time.time() - (old / "used").stat().st_mtime > 30 * 86400:
+                shutil.rmtree(old, ignore_errors=True)
 
 
 CACHE = str(_cache_folder())

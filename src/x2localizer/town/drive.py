@@ -77,7 +77,8 @@ def draw_drive(
     rng = stream(town.seed, "drive", seed)
     tile, size = town.place.tile_m, town.place.size_m
     bounds = bounds or (tile, tile, size - tile, size - tile)
-    route = draw_route(rng, town.plan, bounds, duration_s * 11.0, min(5.0 * duration_s, 170.0))
+    least_m = min(5.0 * duration_s, 170.0 * max(1.0, duration_s / 35.0))
+    route = draw_route(rng, town.plan, bounds, duration_s * 11.0, least_m)
     if route is None:
         return None
     times, distances = drive_times(rng, route, duration_s)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import asdict
-from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 
@@ -22,9 +21,12 @@ from x2localizer.sources.imagery import write_geotiff
 from x2localizer.sources.tracks import Track, write_gpx
 from x2localizer.sources.video import VideoWriter
 from x2localizer.town.drive import draw_drive, open_film
+from x2localizer.town.noise import stream
 from x2localizer.town.town import Town, build_town, georeference, paint_town, tree_count
+from x2localizer.town.weather import start_time
 
-START = datetime(2025, 6, 1, 12, 0, tzinfo=UTC)
+NTSC = (Fraction(24000, 1001), Fraction(30000, 1001), Fraction(60000, 1001))
+"""What 23.976, 29.97 and 59.94 frames per second really are."""
 
 
 def save_town(town: Town, folder: Path) -> None:
@@ -73,6 +75,8 @@ def load_town(folder: Path) -> Town:
     try:
         recipe = json.loads(path.read_text(encoding="utf-8"))
         seed, settings = int(recipe["seed"]), recipe["settings"]
+        if not 0 <= seed < 1 << 32:
+            raise ValueError("a seed out of range")
     except OSError as problem:
         raise UserError(
             f"{folder} is not a town: it has no town.json.", "Make one: x2l town build --out DIR"
@@ -98,16 +102,17 @@ def save_drive(
     drive = draw_drive(town, seed, seconds, night=night)
     if drive is None:
         raise UserError(f"Town {town.seed} has no road for such a drive.", "Try another --seed or a shorter drive.")
-    rate = Fraction(fps).limit_denominator(1001)
-    times = np.arange(int(seconds * rate)) / float(rate)
+    rate = next((real for real in NTSC if abs(fps - real) < 0.005), Fraction(fps).limit_denominator(1000))
+    times = np.arange(max(1, int(seconds * rate))) / float(rate)
     film = open_film(town, drive, height, width)
-    with VideoWriter(folder / "drive.mp4", width, height, rate, START) as video:
+    start = start_time(drive.conditions, stream(town.seed, "clock", seed))
+    with VideoWriter(folder / "drive.mp4", width, height, rate, start) as video:
         for frame in film.frames(times):
             video.write(frame.image, frame.time_s)
             progress(frame.index + 1, len(times))
-    every = np.arange(0.0, seconds + 1e-6, 1.0)
+    every = np.append(np.arange(0.0, seconds, 1.0), seconds)  # the truth lasts as long as the video
     lats, lons = town.place.to_degrees(*drive.places(every)[:2])
-    write_gpx(folder / "drive.gpx", Track(every, lats, lons, START), name=f"town {town.seed}, drive {seed}")
+    write_gpx(folder / "drive.gpx", Track(every, lats, lons, start), name=f"town {town.seed}, drive {seed}")
     recipe = {
         "town": town.seed, "seed": seed, "seconds": seconds, "fps": float(rate), "height": height, "width": width,
         "length_m": round(float(np.interp(seconds, drive.times_s, drive.distances_m)), 1),

@@ -17,7 +17,7 @@ from x2localizer.town.place import ZOOM, Place, place_for
 from x2localizer.town.plan import Plan, draw_plan
 from x2localizer.town.seasons import LEAFLESS, Season, season_palette, season_trees
 from x2localizer.town.traffic import parked_cars
-from x2localizer.types import Floats, Image, Region
+from x2localizer.types import Image, Region
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,8 +110,3 @@ def georeference(town: Town) -> tuple[float, float, float]:
 def tree_count(town: Town) -> int:
     """How many trees stand in a town, lamp posts apart."""
     return int((town.trees.reshape(-1, TREE_COLUMNS)[:, SHAPE] != POLE).sum())
-
-
-def road_metres(town: Town) -> Floats:
-    """Length of each road in metres."""
-    return np.array([road.length_m for road in town.plan.roads])

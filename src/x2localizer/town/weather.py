@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 import numpy as np
@@ -63,6 +64,17 @@ def draw_conditions(rng: np.random.Generator, not_season: Season | None = None, 
         traffic=float(rng.uniform(0, 1)),
         seed=int(rng.integers(1 << 30)),
     )  # fmt: skip
+
+
+MONTHS: dict[Season, int] = {"winter": 1, "snow": 2, "spring": 4, "summer": 7, "autumn": 10}
+HOURS: dict[Daytime, int] = {"morning": 8, "noon": 12, "evening": 18, "night": 22}
+
+
+def start_time(conditions: Conditions, rng: np.random.Generator) -> datetime:
+    """A date and hour (UTC) that fit the season and time of day; the towns' local time is about UTC - 3."""
+    day, minute = int(rng.integers(1, 28)), int(rng.integers(60))
+    local = datetime(2025, MONTHS[conditions.season], day, HOURS[conditions.daytime], minute, tzinfo=UTC)
+    return local + timedelta(hours=3)
 
 
 @compiled

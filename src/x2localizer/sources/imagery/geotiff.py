@@ -11,7 +11,7 @@ from affine import Affine
 
 from x2localizer.errors import ImageryError
 from x2localizer.files import atomic_path
-from x2localizer.sources.imagery.raster_open import quiet_gdal
+from x2localizer.sources.imagery.raster_open import GDAL_ERRORS, quiet_gdal
 from x2localizer.types import Image
 
 _LEVEL = 4
@@ -50,8 +50,11 @@ def write_geotiff(
         "num_threads": min(4, os.cpu_count() or 1),
     }
     with atomic_path(path) as temporary, quiet_gdal():
-        with rasterio.open(temporary, "w", **layout) as file:
-            file.write(np.moveaxis(image, -1, 0))
-            file.update_tags(**tags)
+        try:
+            with rasterio.open(temporary, "w", **layout) as file:
+                file.write(np.moveaxis(image, -1, 0))
+                file.update_tags(**tags)
+        except GDAL_ERRORS as problem:
+            raise OSError("the disk may be full") from problem
         if temporary.stat().st_size == 0:  # the file is made on closing, which does not tell of a full disk
             raise OSError("the disk may be full")

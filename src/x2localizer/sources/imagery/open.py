@@ -42,7 +42,13 @@ def open_imagery(path: str | Path, *, tms: bool | None = None) -> Imagery:
             f"{text} is not a folder of tiles, so its rows cannot be counted from the south.",
             "Leave out the option tms.",
         )
-    return Imagery(RasterFile(text))
+    try:
+        return Imagery(RasterFile(text))
+    except (ArithmeticError, ValueError) as problem:
+        raise ImageryError(
+            f"{text} claims to lie where nothing can: its georeference makes no sense.",
+            "Give it the right one: gdal_edit.py -a_srs EPSG:CODE -a_ullr WEST NORTH EAST SOUTH FILE",
+        ) from problem
 
 
 class Imagery:

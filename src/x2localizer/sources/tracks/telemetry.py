@@ -12,6 +12,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
+from itertools import zip_longest
 from pathlib import Path
 
 import av
@@ -61,7 +62,7 @@ def read_gpmf(path: Path) -> Points:
     blocks = [gps_block(item.value) for item in items(path.read_bytes()) if item.key == _GPMF_START.decode()]
     found = [block for block in blocks if block is not None]
     points = Points(since_epoch=True)
-    for block, following in zip(found, [*found[1:], None], strict=True):
+    for block, following in zip_longest(found, found[1:]):
         if block.utc is None:
             fixed = int(block.fixed.sum())
             points.drop("without_time", fixed)
