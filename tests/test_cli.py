@@ -5,9 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image as Pillow
 
 from x2localizer import __version__
+from x2localizer.sources.tracks import read_track
+from x2localizer.sources.video import open_video
 
 RUN = [sys.executable, "-c", "from x2localizer.cli import main; main()"]
 
@@ -43,7 +47,10 @@ def test_every_verb_explains_itself(words: tuple[str, ...]) -> None:
         (("town", "dataset", "--preset", "qick", "--out", "NOWHERE"), "Did you mean 'quick'"),
         (("town", "build", "--set", "tilse=20", "--out", "NOWHERE"), "Did you mean 'tiles'"),
         (("town", "build", "--set", "tiles=2", "--out", "NOWHERE"), "greater than or equal to 9"),
-        (("town", "drive", "NOWHERE", "--size", "big"), "216x384"),
+        (("town", "drive", "NOWHERE", "--size", "big"), "even pixels"),
+        (("town", "drive", "NOWHERE", "--size", "9998x9998"), "2160x3840"),
+        (("inspect", ""), "nothing to inspect"),
+        (("inspect", "a[/b].gpx"), "a[/b].gpx"),
         (("inspect", "NOWHERE.mp4"), "NOWHERE.mp4"),
         (("inspect", "NOWHERE.tif"), "NOWHERE.tif"),
         (("inspect", "NOWHERE.gpx"), "NOWHERE.gpx"),
@@ -81,11 +88,19 @@ def test_from_a_town_to_pictures(tmp_path: Path) -> None:
     x2l("town", "build", "--seed", "3", "--out", str(town), "--set", "tiles=16", "--set", "pixels_per_tile=64")
     x2l("town", "drive", str(town), "--seed", "1", "--seconds", "12", "--fps", "2", "--size", "96x160")
     shown = x2l("town", "show", str(town))
-    for name in ("map.png", "drives/1/sheet.png", "drives/1/drive.mp4", "drives/1/drive.gpx"):
+    for name in ("map.png", "drives/1/sheet.png"):
+        with Pillow.open(town / name) as picture:
+            assert np.asarray(picture.convert("L")).std() > 20  # there is something to see
+    for name in ("drives/1/drive.mp4", "drives/1/drive.gpx"):
         assert (town / name).stat().st_size > 1000
+    truth, video = read_track(town / "drives/1/drive.gpx"), open_video(town / "drives/1/drive.mp4")
+    with video:
+        for frame in video:
+            assert truth.at(frame.time_s) is not None
+        assert video.info.start_time == truth.start_time
     assert "map.png" in shown
-    video = x2l("inspect", str(town / "drives/1/drive.mp4"), "--picture", str(tmp_path / "sheet.png"))
-    assert "160 x 96" in video
+    told = x2l("inspect", str(town / "drives/1/drive.mp4"), "--picture", str(tmp_path / "sheet.png"))
+    assert "160 x 96" in told
     assert (tmp_path / "sheet.png").stat().st_size > 1000
     assert "EPSG:3857" in x2l("inspect", str(town / "aerial.tif"))
     assert "positions" in x2l("inspect", str(town / "drives/1/drive.gpx"))

@@ -28,7 +28,7 @@ def test_the_standard_preset_promises_enough_test_regions() -> None:
     ("override", "read"),
     [
         ("train.towns=9", lambda s: s.train.towns == 9),
-        ("keyframe_spacing_s = 2.5", lambda s: s.keyframe_spacing_s == 2.5),
+        ("keyframe_spacing_s = 2.0", lambda s: s.keyframe_spacing_s == 2.0),
         ("val.grid=false", lambda s: s.val.grid is False),
     ],
 )
@@ -48,6 +48,13 @@ def test_overrides_reach_their_key(override: str, read: object) -> None:
         ("train.towns=many", "train.towns"),
         ("train.towns=-1", "train.towns"),
         ("frame_height.x=1", "frame_height"),
+        ("tile_px=48", "tile_px must divide"),
+        ("region_tiles=15", "region_tiles must be at most"),
+        ("frame_spacing_s=0.7", "multiple of frame_spacing_s"),
+        ("keyframe_spacing_s=inf", "finite"),
+        ("keyframes=60", "5 to 120 seconds"),
+        ("test.first_seed=-5", "test.first_seed"),
+        ("test.videos_per_region=100", "test.videos_per_region"),
         ("nonsense", "--set section.key=value"),
         ("=3", "--set section.key=value"),
     ],

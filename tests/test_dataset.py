@@ -21,9 +21,9 @@ from x2localizer import geo
 from x2localizer.config import SplitSettings
 from x2localizer.datasets.check import check_dataset
 from x2localizer.datasets.dataset import open_dataset
-from x2localizer.datasets.tables import SCHEMAS
+from x2localizer.datasets.tables import SCHEMAS, Media
 from x2localizer.datasets.town import jobs_of, make_dataset
-from x2localizer.errors import DatasetError
+from x2localizer.errors import DatasetError, UserError
 from x2localizer.show.dataset import dataset_sheet
 
 
@@ -270,8 +270,44 @@ DAMAGES: list[tuple[str, Damage]] = [
     ("cannot be opened", lambda root: (root / "dataset.json").unlink()),
     ("cannot be opened", lambda root: (root / "dataset.json").write_text("{}")),
     ("cannot be opened", lambda root: (root / "dataset.json").write_text('{"format": 999}')),
-    ("missing files", lambda root: _edit(root, "regions", _set("image_path", 0, "../../etc/passwd"))),
+    ("nowhere in the data set", lambda root: _edit(root, "regions", _set("image_path", 0, "../../etc/passwd"))),
+    ("nowhere in the data set", lambda root: _edit(root, "frames", _set("image_path", 0, "/etc/passwd"))),
+    ("nowhere in the data set", lambda root: _edit(root, "frames", _set("tile_path", 0, ""))),
+    ("is negative", lambda root: _edit(root, "frames", _set("image_length", 0, -5))),
+    ("cut short", lambda root: _edit(root, "frames", _set("image_length", 0, 1 << 40))),
+    ("than the manifest says", lambda root: _drop_last(root, "regions")),
+    ("counts nothing", lambda root: (root / "dataset.json").write_text('{"format": 1}')),
+    ("missing imagery", lambda root: shutil.rmtree(root / "imagery")),
+    ("another split or area", lambda root: _edit(root, "videos", _set("split", 0, "test"))),
+    ("another split or area", lambda root: _edit(root, "videos", _set("area", 0, "atlantis"))),
+    ("middle is elsewhere", lambda root: _edit(root, "regions", _set("lat_deg", 0, 0.0))),
+    ("another duration", lambda root: _edit(root, "videos", _set("duration_s", 0, -5.0))),
+    ("does not start at 0", lambda root: _edit(root, "frames", _set("time_s", 0, -1.0))),
+    ("heading is no angle", lambda root: _edit(root, "frames", _set("heading_deg", 0, 9999.0))),
+    ("not on the map", lambda root: _edit(root, "regions", _set("zoom", 0, 77))),
+    ("not on the map", lambda root: _edit(root, "regions", _set("n", 0, 0))),
+    ("without area", lambda root: _null(root, "regions", "area")),
+    ("without start_time", lambda root: _null(root, "videos", "start_time")),
+    ("another split has", lambda root: _edit(root, "regions", _same_ground)),
 ]
+
+
+def _drop_last(root: Path, name: str) -> None:
+    table = pq.read_table(root / f"{name}.parquet")
+    pq.write_table(table.slice(0, len(table) - 1), root / f"{name}.parquet")
+
+
+def _null(root: Path, name: str, column: str) -> None:
+    table = pq.read_table(root / f"{name}.parquet")
+    values = table[column].to_pylist()
+    values[0] = None
+    place = table.column_names.index(column)
+    loose = pa.field(column, SCHEMAS[name].field(column).type)
+    pq.write_table(table.set_column(place, loose, pa.array(values, loose.type)), root / f"{name}.parquet")
+
+
+def _same_ground(columns: dict[str, list[object]]) -> None:
+    columns["x"][0], columns["y"][0] = columns["x"][-1], columns["y"][-1]
 
 
 def _twice_region(columns: dict[str, list[object]]) -> None:
@@ -288,6 +324,73 @@ def test_the_check_tells_what_is_wrong(tiny_dataset: Path, tmp_path: Path, told:
     assert any(told in finding.what for finding in report.findings), report.to_text()
     assert told in report.to_text()
     json.loads(report.to_json())
+
+
+def test_a_damaged_data_set_is_told_by_the_command_too(tiny_dataset: Path, tmp_path: Path) -> None:
+    root = tmp_path / "damaged"
+    shutil.copytree(tiny_dataset, root)
+    _edit(root, "frames", _set("lat_deg", 0, float("nan")))
+    words = [sys.executable, "-c", "from x2localizer.cli import main; main()", "check", str(root)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "not on the map" in done.stdout
+    assert "Unexpected" not in done.stdout + done.stderr
+
+
+def test_pictures_outside_the_data_set_are_not_read(tiny_dataset: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "secret.jpg"
+    shutil.copy(next((tiny_dataset / "regions" / "val").iterdir()), outside)
+    data = open_dataset(tiny_dataset)
+    for path in (str(outside), f"../{tmp_path.name}/secret.jpg", ""):
+        with pytest.raises(DatasetError, match="not a picture of the data set"):
+            data.picture(Media(path))
+
+
+def test_a_folder_with_other_things_is_left_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / ".lock").write_text("mine")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / ".my-writing-notes.txt").write_text("precious")
+    with pytest.raises(DatasetError, match="other files"):
+        make_dataset(TINY, tmp_path, "here", workers=1)
+    assert (tmp_path / ".lock").read_text() == "mine"
+    assert (tmp_path / "sub" / ".my-writing-notes.txt").read_text() == "precious"
+    (tmp_path / "afile").write_text("")
+    with pytest.raises(UserError, match=r"is a file|file where a folder"):
+        make_dataset(TINY, tmp_path / "afile", "here", workers=1)
+
+
+def test_towns_that_would_share_ground_are_refused() -> None:
+    many = TINY.model_copy(update={"train": SplitSettings(towns=2000, grid=False)})
+    with pytest.raises(DatasetError, match="share ground"):
+        jobs_of(many)
+
+
+@pytest.mark.parametrize("end", ["interrupt", "failure"])
+def test_nobody_writes_on_after_an_interrupt_or_a_failure(tmp_path: Path, end: str) -> None:
+    out = tmp_path / "out"
+    words = ["town", "dataset", "--preset", "quick", "--out", str(out), "--workers", "2", "--set", "train.towns=30"]
+    work = subprocess.Popen(
+        [sys.executable, "-c", "from x2localizer.cli import main; main()", *words],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 120
+    while not (out / "frames" / "val").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    workers = _children(work.pid)
+    if end == "interrupt":
+        os.killpg(work.pid, signal.SIGINT)  # as a terminal does
+    else:
+        (out / "frames" / "train").write_text("a file where a folder should be")
+    told, _ = work.communicate(timeout=60)
+    assert work.returncode == (130 if end == "interrupt" else 2), told
+    assert ("Interrupted" if end == "interrupt" else "Cannot write") in told
+    assert "Traceback" not in told
+    done = len(list(out.glob("parts/*/done")))
+    deadline = time.monotonic() + 10
+    while any(_running(pid) for pid in workers) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(_running(pid) for pid in workers)
+    assert len(list(out.glob("parts/*/done"))) == done < 30
 
 
 def test_the_sheet_shows_what_can_be_shown(tiny_dataset: Path, tmp_path: Path) -> None:

@@ -68,6 +68,21 @@ def test_commands_in_the_docs_exist(page: str, words: tuple[str, ...]) -> None:
         command = commands[word]
 
 
+def test_options_in_the_docs_exist() -> None:
+    checked = 0
+    for page in PAGES:
+        for line in re.findall(r"^x2l .*$", page.read_text(encoding="utf-8"), re.MULTILINE):
+            command, words = get_command(app), line.split()[1:]
+            while words and words[0] in getattr(command, "commands", {}):
+                command = command.commands[words.pop(0)]  # type: ignore[attr-defined]
+            known = {option for parameter in command.params for option in parameter.opts}
+            for word in words:
+                if word.startswith("--"):
+                    assert word in known, f"{page.name}: {line}"
+                    checked += 1
+    assert checked > 10
+
+
 def test_links_between_pages_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):

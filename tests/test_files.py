@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from x2localizer.errors import UserError
-from x2localizer.files import TEMPORARY, atomic_path, only_writer, write_bytes, write_text
+from x2localizer.files import TEMPORARY, atomic_path, only_writer, remove_unfinished, write_bytes, write_text
 
 
 def test_a_file_is_written_whole(tmp_path: Path) -> None:
@@ -51,12 +51,16 @@ def test_a_full_disk_is_a_clear_error(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_has_one_writer_and_loses_what_a_killed_one_left(tmp_path: Path) -> None:
+def test_what_a_killed_writer_left_is_removed(tmp_path: Path) -> None:
     left = tmp_path / "deep" / f".video{TEMPORARY}abc.mjpeg"
     write_text(left, "half a file")
-    with only_writer(tmp_path):
-        assert not left.exists()
-        with pytest.raises(UserError, match="Another process"), only_writer(tmp_path):
-            pass
+    write_text(tmp_path / "deep" / "video.mjpeg", "a whole one")
+    remove_unfinished(tmp_path)
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["video.mjpeg"]
+
+
+def test_a_folder_has_one_writer(tmp_path: Path) -> None:
+    with only_writer(tmp_path), pytest.raises(UserError, match="Another process"), only_writer(tmp_path):
+        pass
     with only_writer(tmp_path):
         pass

@@ -15,7 +15,7 @@ from rasterio.enums import ColorInterp, Resampling
 from imagery_files import AT, Pixels, first_rows, noise, on_grid, on_tiles, write
 from x2localizer import geo
 from x2localizer.errors import ImageryError
-from x2localizer.sources.imagery import open_imagery
+from x2localizer.sources.imagery import open_imagery, write_geotiff
 from x2localizer.types import Position, Region, TileId
 
 # Pixels that lie on the grid of the tiles come back as they are.
@@ -362,3 +362,17 @@ def test_damage_is_confined_and_counted(tmp_path: Path, capfd: pytest.CaptureFix
         assert not whole.image[~whole.valid].any()
         assert imagery.tile(AT).valid.all() and imagery.damaged == 1
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("crs", "corner", "pixel"),
+    [("EPSG:4326", 200.0, 1.0), ("EPSG:3857", 1e12, 1.0), ("EPSG:4978", 0.0, 1.0), ("EPSG:3857", 0.0, 1e-30)],
+)
+def test_a_georeference_that_makes_no_sense_is_a_clear_error(
+    tmp_path: Path, crs: str, corner: float, pixel: float
+) -> None:
+    path = tmp_path / "odd.tif"
+    grey = np.full((32, 32, 3), 90, np.uint8)
+    write_geotiff(path, grey, crs=crs, west=corner, north=corner, pixel=pixel, tags={})
+    with pytest.raises(ImageryError, match="georeference makes no sense"):
+        open_imagery(path)

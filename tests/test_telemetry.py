@@ -356,3 +356,11 @@ def test_a_video_without_gps_says_so(tmp_path: Path) -> None:
 def test_a_broken_video_is_refused(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(TrackError, match="as a video"):
         read_track(save(tmp_path, "a.mp4", content))
+
+
+@pytest.mark.parametrize("data", [b"", b"\0" * 64, bytes(range(256)) * 4])
+def test_a_raw_file_without_any_gps_is_a_clear_error(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "noise.gpmf"
+    path.write_bytes(data)
+    with pytest.raises(TrackError):
+        read_track(path)

@@ -13,6 +13,9 @@ from x2localizer import __version__
 from x2localizer.cli import bench, check, demo, inspect, learn, town
 from x2localizer.errors import UserError
 
+INTERRUPTED = 130
+"""The exit code of Ctrl-C; typer turns the interrupt into it."""
+
 app = typer.Typer(
     help="Where is the camera? Cross-view video geo-localization, without GPS.\n\n"
     "First steps: x2l demo, then x2l town build --out town.",
@@ -54,11 +57,13 @@ def main() -> None:
     """Run the command line; errors become two lines and an exit code."""
     try:
         code = app(standalone_mode=False)
+        if code == INTERRUPTED:
+            _fail("Interrupted.", "Run the same command again to go on.", INTERRUPTED)
         sys.exit(code if isinstance(code, int) else 0)
     except UserError as problem:
         _fail(problem.what, problem.remedy, 2)
     except (KeyboardInterrupt, typer.Abort):
-        _fail("Interrupted.", "Run the same command again to go on.", 130)
+        _fail("Interrupted.", "Run the same command again to go on.", INTERRUPTED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)

@@ -158,11 +158,16 @@ def _check_ids(report: Report, regions: pa.Table, videos: pa.Table, frames: pa.T
     region_ids, video_ids = _strings(regions, "region_id"), _strings(videos, "video_id")
     report.add("error", "region ids that occur twice", _twice(region_ids))
     report.add("error", "video ids that occur twice", _twice(video_ids))
-    known = set(region_ids)
-    report.add(
-        "error", "videos whose region is missing",
-        [str(v) for v, r in zip(video_ids, _strings(videos, "region_id"), strict=True) if r not in known],
-    )  # fmt: skip
+    known = {row["region_id"]: row for row in regions.select(["region_id", "split", "area"]).to_pylist()}
+    missing, strayed = [], []
+    for row in videos.select(["video_id", "region_id", "split", "area"]).to_pylist():
+        region = known.get(row["region_id"])
+        if region is None:
+            missing.append(str(row["video_id"]))
+        elif (region["split"], region["area"]) != (row["split"], row["area"]):
+            strayed.append(f"{row['video_id']}: {row['split']} {row['area']}, not {region['split']} {region['area']}")
+    report.add("error", "videos whose region is missing", missing)
+    report.add("error", "videos of another split or area than their region", strayed)
     framed, listed = set(_strings(frames, "video_id")), set(video_ids)
     report.add("error", "videos without frames", sorted(listed - framed))
     report.add("error", "frames of unknown videos", sorted(framed - listed))
