@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated
@@ -40,13 +41,12 @@ def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def _line_now_and_then(what: str, console: Console) -> Callable[[int, int], None]:
-    last = -1
+    last = -10.0
 
     def report(done: int, total: int) -> None:
         nonlocal last
-        twentieth = done * 20 // max(total, 1)
-        if twentieth != last:
-            last = twentieth
+        if done == total or time.monotonic() - last >= 10.0:
+            last = time.monotonic()
             console.print(f"{what} {done} of {total}", highlight=False)
 
     return report
