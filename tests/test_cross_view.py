@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from x2localizer.town.boxes import BUILDING, CX, CY, HALF_A, HALF_B, KIND, UX, UY, Z0, Z1, along_road
 from x2localizer.town.districts import SOLID
 from x2localizer.town.drive import Film, draw_drive, open_film, region_bounds
 from x2localizer.town.layers import FIELD_UNIT_M, Float32
-from x2localizer.town.lots import BUILDING, CX, CY, HALF_A, HALF_B, KIND, UX, UY, Z0, Z1, along_road
 from x2localizer.town.place import core_regions
 from x2localizer.town.scene import CAMERA_HEIGHT_M, Camera, Int32, build_scene, camera_at, project
 from x2localizer.town.seasons import season_palette

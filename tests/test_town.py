@@ -12,8 +12,8 @@ from conftest import SMALL
 from x2localizer import geo
 from x2localizer.sources.imagery import open_imagery, write_geotiff
 from x2localizer.town.aerial import cast_shadow
+from x2localizer.town.boxes import BUILDING, HALF_A, HALF_B, KIND, LOT, Z1
 from x2localizer.town.drive import draw_drive, open_film
-from x2localizer.town.lots import BUILDING, HALF_A, HALF_B, KIND, LOT, Z1
 from x2localizer.town.place import ZOOM, core_regions
 from x2localizer.town.town import (
     Town,

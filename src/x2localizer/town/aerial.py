@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from x2localizer.town.boxes import HEDGE, LOT
 from x2localizer.town.compiled import compiled
 from x2localizer.town.districts import CONE, POLE
 from x2localizer.town.ground import ground_colour, line_cover
 from x2localizer.town.layers import Float32, Layers, UInt8, UInt16
-from x2localizer.town.lots import HEDGE, LOT
 from x2localizer.town.noise import hash01, smooth_noise
 from x2localizer.types import Image
 

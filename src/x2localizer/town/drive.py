@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from x2localizer.town.boxes import BOX_COLUMNS, KIND, LOT
 from x2localizer.town.layers import Float32
-from x2localizer.town.lots import BOX_COLUMNS, KIND, LOT
 from x2localizer.town.noise import stream
 from x2localizer.town.route import STEP_M, Bounds, Route, draw_route, drive_times
 from x2localizer.town.scene import Camera, Look, Scene, build_scene, camera_at

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from x2localizer.town.boxes import BUILDING, CABIN, CAR, FENCE, HEDGE
 from x2localizer.town.compiled import inlined
 from x2localizer.town.ground import dash_cover, line_cover
 from x2localizer.town.layers import Float32
-from x2localizer.town.lots import BUILDING, CABIN, CAR, FENCE, HEDGE
 from x2localizer.town.noise import hash01, smooth_noise
 
 # Window openings by style, as shares of the bay and the storey: left, right, bottom, top.

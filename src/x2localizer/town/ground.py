@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from x2localizer.town.boxes import COURT, DRIVEWAY, LOT
 from x2localizer.town.compiled import inlined
 from x2localizer.town.districts import (
     ASPHALT,
@@ -38,7 +39,6 @@ from x2localizer.town.layers import (
     Float32,
     Layers,
 )
-from x2localizer.town.lots import COURT, DRIVEWAY, LOT
 from x2localizer.town.noise import hash01, smooth_noise
 
 Colour = tuple[float, float, float]

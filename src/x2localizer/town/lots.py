@@ -1,78 +1,32 @@
-"""What stands in a town: buildings, hedges, parking lots, trees and lamp posts, placed lot by lot along the roads.
-
-A box is an upright block with a rectangular footprint; a tree is a crown on a trunk. Both are rows of one table,
-because the street view and the aerial painter are compiled and want plain arrays.
-"""
+"""Lots along the roads: buildings, hedges and driveways; parking, courts and pools inside the blocks."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 
+from x2localizer.town.boxes import (
+    BOX_COLUMNS,
+    BUILDING,
+    COURT,
+    DRIVEWAY,
+    FENCE,
+    HEDGE,
+    LOT,
+    OCCUPIED_STEP,
+    POOL,
+    TREE_COLUMNS,
+    Stock,
+    district_at,
+    mark_boxes,
+    mark_trees,
+)
 from x2localizer.town.compiled import compiled
-from x2localizer.town.districts import CONE, LAWN, PARK, PAVEMENT, POLE, POPLAR, RGB, ROUND, WATER, District
-from x2localizer.town.layers import FIELD_UNIT_M, ZONE_STEP, Float32, Layers, UInt8, UInt16
+from x2localizer.town.districts import LAWN, PARK, PAVEMENT, RGB, WATER, District
+from x2localizer.town.layers import FIELD_UNIT_M, Float32, Layers, UInt8
 from x2localizer.town.noise import stream
 from x2localizer.town.plan import Plan, Road
+from x2localizer.town.trees import scatter_trees, street_trees
 from x2localizer.types import Floats
-
-# Columns of the box table: centre, unit vector of the long axis, half sizes along and across it, bottom, eaves and
-# ridge above ground (all metres), kind, colour of wall and roof, storey height, distance between windows, style, seed.
-CX, CY, UX, UY, HALF_A, HALF_B, Z0, Z1, Z2, KIND = range(10)
-WALL, ROOF, STOREY, BAY, STYLE, SEED = 10, 13, 16, 17, 18, 19
-BOX_COLUMNS = 20
-
-BUILDING, HEDGE, FENCE, CAR, CABIN, LOT, COURT, POOL, DRIVEWAY = range(9)
-"""Kinds of box. From LOT on they are flat: painted on the ground, nothing to bump into."""
-
-# Columns of the tree table: place, crown radius, height of the crown's middle, half its height, trunk radius,
-# shape, leaf colour, seed.
-TX, TY, CROWN, TZ, CROWN_Z, TRUNK, SHAPE, LEAF, TREE_SEED = 0, 1, 2, 3, 4, 5, 6, 7, 10
-TREE_COLUMNS = 11
-
-OCCUPIED_STEP = 2
-"""The raster of taken ground is this many times coarser than the layers."""
-
-
-@dataclass(slots=True)
-class Stock:
-    """Boxes and trees as they are placed, with the ground they take."""
-
-    taken: UInt8
-    metres: float  # per pixel of ``taken``
-    boxes: list[tuple[float, ...]] = field(default_factory=list)
-    trees: list[tuple[float, ...]] = field(default_factory=list)
-
-    def room(self, x: float, y: float, ux: float, uy: float, a: float, b: float, mark: int = 1) -> bool:
-        """Take a rectangle of ground if all of it is free."""
-        return _take(self.taken, self.metres, x, y, ux, uy, a, b, mark)
-
-    def free(self, x: float, y: float) -> bool:
-        """Whether one spot is free."""
-        c, r = int(x / self.metres), int(y / self.metres)
-        inside = 0 <= r < self.taken.shape[0] and 0 <= c < self.taken.shape[1]
-        return inside and bool(self.taken[r, c] == 0)
-
-
-@compiled
-def _take(taken: UInt8, metres: float, x: float, y: float, ux: float, uy: float, a: float, b: float, mark: int) -> bool:
-    """Check every pixel of a turned rectangle, then mark them all; False if one is taken or off the map."""
-    reach_x, reach_y = abs(ux) * a + abs(uy) * b, abs(uy) * a + abs(ux) * b
-    c0, c1 = int((x - reach_x) / metres), int((x + reach_x) / metres)
-    r0, r1 = int((y - reach_y) / metres), int((y + reach_y) / metres)
-    if c0 < 0 or r0 < 0 or c1 >= taken.shape[1] or r1 >= taken.shape[0]:
-        return False
-    for step in range(2):
-        for r in range(r0, r1 + 1):
-            for c in range(c0, c1 + 1):
-                px, py = (c + 0.5) * metres - x, (r + 0.5) * metres - y
-                if abs(px * ux + py * uy) <= a and abs(py * ux - px * uy) <= b:
-                    if step == 1:
-                        taken[r, c] = mark
-                    elif taken[r, c]:
-                        return False
-    return True
 
 
 @compiled
@@ -97,33 +51,13 @@ def place_lots(plan: Plan, layers: Layers) -> tuple[Float32, Float32]:
             _railings(stock, road)
     _fill_blocks(stream(plan.seed, "blocks"), plan, layers, stock)
     for i, road in enumerate(plan.roads):
-        _street_trees(stream(plan.seed, "street trees", i), plan, layers, stock, road)
-    _scatter_trees(stream(plan.seed, "trees"), plan, layers, stock)
+        street_trees(stream(plan.seed, "street trees", i), plan, layers, stock, road)
+    scatter_trees(stream(plan.seed, "trees"), plan, layers, stock)
     boxes = np.array(stock.boxes, np.float32).reshape(-1, BOX_COLUMNS)
     trees = np.array(stock.trees, np.float32).reshape(-1, TREE_COLUMNS)
-    _mark_boxes(boxes, layers.metres_per_pixel, layers.owner, layers.height)
-    _mark_trees(trees, layers.metres_per_pixel, layers.height)
+    mark_boxes(boxes, layers.metres_per_pixel, layers.owner, layers.height)
+    mark_trees(trees, layers.metres_per_pixel, layers.height)
     return boxes, trees
-
-
-def district_at(plan: Plan, layers: Layers, x: float, y: float) -> tuple[int, District] | None:
-    """The neighbourhood at a place in map metres, or None off the map."""
-    step = layers.metres_per_pixel * ZONE_STEP
-    c, r = int(x // step), int(y // step)
-    if not (0 <= r < layers.zone.shape[0] and 0 <= c < layers.zone.shape[1]):
-        return None
-    index = int(layers.zone[r, c])
-    return index, plan.districts[index]
-
-
-def along_road(points: Floats, at: Floats) -> tuple[Floats, Floats]:
-    """Points (k, 2) and unit tangents (k, 2) at distances along a polyline."""
-    steps = np.diff(points, axis=0)
-    lengths = np.hypot(*steps.T)
-    ends = np.concatenate([[0.0], np.cumsum(lengths)])
-    piece = np.clip(np.searchsorted(ends, at, side="right") - 1, 0, len(steps) - 1)
-    tangent = steps[piece] / lengths[piece, None]
-    return points[piece] + (at - ends[piece])[:, None] * tangent, tangent
 
 
 @compiled
@@ -329,93 +263,3 @@ def _flat(
                 (x, y, ux, uy, a * scale, b * scale, 0.0, 0.0, 0.0, kind, *colour, *colour, 3.0, 2.6, 0, seed)
             )
             return
-
-
-def _tree(rng: np.random.Generator, stock: Stock, district: District, shape: int, x: float, y: float) -> None:
-    scale = district.tree_scale * float(rng.uniform(0.75, 1.25))
-    crown, high, half = {
-        ROUND: (2.9, 5.6, 2.7), CONE: (2.3, 5.2, 4.4), POPLAR: (1.4, 7.4, 5.6)
-    }[shape]  # fmt: skip
-    leaf = np.clip(np.array(district.leaf) + rng.normal(0, 6) + rng.normal(0, 4, 3), 10, 220)
-    stock.trees.append(
-        (x, y, crown * scale, high * scale, half * scale, 0.16 + 0.06 * scale, shape, *leaf,
-         int(rng.integers(1 << 20)))
-    )  # fmt: skip
-
-
-def _street_trees(rng: np.random.Generator, plan: Plan, layers: Layers, stock: Stock, road: Road) -> None:
-    """Trees at the outer edge of the sidewalks, and lamp posts along arterials."""
-    for side in (-1.0, 1.0):
-        middle = road.points[len(road.points) // 2]
-        found = district_at(plan, layers, float(middle[0]), float(middle[1]))
-        if found is None or road.bridge:
-            continue
-        spacing = found[1].tree_spacing
-        step = spacing if spacing is not None else 1e9
-        away = road.half_width + road.pavement + 0.35
-        at = np.arange(9.0, road.length_m - 9.0, step) + rng.uniform(0, 4)
-        for point, tangent in zip(*along_road(road.points, at[at < road.length_m - 8]), strict=True):
-            x, y = point + np.array([-tangent[1], tangent[0]]) * side * away
-            if rng.uniform() < 0.88 and _clear_of_roads(layers, x, y, 0.5):
-                _tree(rng, stock, found[1], found[1].species[0], float(x), float(y))
-        lamps = np.arange(12.0, road.length_m - 10.0, 28.0 if road.arterial else 42.0)
-        for point, tangent in zip(*along_road(road.points, lamps), strict=True):
-            x, y = point + np.array([-tangent[1], tangent[0]]) * side * (road.half_width + 0.5)
-            if side > 0 or road.arterial:
-                stock.trees.append((x, y, 0.25, 7.0, 0.12, 0.07, POLE, 120, 122, 126, int(rng.integers(1 << 20))))
-
-
-def _clear_of_roads(layers: Layers, x: float, y: float, least_m: float) -> bool:
-    r, c = int(y / layers.metres_per_pixel), int(x / layers.metres_per_pixel)
-    inside = 0 <= r < layers.margin.shape[0] and 0 <= c < layers.margin.shape[1]
-    return inside and bool(layers.margin[r, c] * FIELD_UNIT_M > least_m and layers.surface[r, c] != WATER)
-
-
-def _scatter_trees(rng: np.random.Generator, plan: Plan, layers: Layers, stock: Stock) -> None:
-    """Trees in gardens, parks and woods, thinned to each neighbourhood's density, in loose groups."""
-    size = plan.place.size_m
-    densest = max(d.kind.trees for d in plan.districts)
-    spots = rng.uniform(2, size - 2, (int(size * size / 1e4 * densest), 2))
-    keep = rng.uniform(0, densest, len(spots))
-    step = layers.metres_per_pixel * ZONE_STEP
-    zones = layers.zone[(spots[:, 1] / step).astype(int), (spots[:, 0] / step).astype(int)]
-    density = np.array([d.kind.trees for d in plan.districts])[zones]
-    for (x, y), zone in zip(spots[keep < density], zones[keep < density], strict=True):
-        if stock.free(float(x), float(y)):
-            district = plan.districts[int(zone)]
-            shape = district.species[1] if rng.uniform() < 0.8 else int(rng.integers(0, 3))
-            _tree(rng, stock, district, shape, float(x), float(y))
-
-
-@compiled
-def _mark_boxes(boxes: Float32, mpp: float, owner: UInt16, height: UInt16) -> None:
-    rows, columns = owner.shape
-    for i in range(boxes.shape[0]):
-        x, y, ux, uy, a, b = boxes[i, 0], boxes[i, 1], boxes[i, 2], boxes[i, 3], boxes[i, 4], boxes[i, 5]
-        z1, z2, kind = boxes[i, 7], boxes[i, 8], boxes[i, 9]
-        reach_x, reach_y = abs(ux) * a + abs(uy) * b, abs(uy) * a + abs(ux) * b
-        for r in range(max(0, int((y - reach_y) / mpp)), min(rows, int((y + reach_y) / mpp) + 1)):
-            for c in range(max(0, int((x - reach_x) / mpp)), min(columns, int((x + reach_x) / mpp) + 1)):
-                px, py = (c + 0.5) * mpp - x, (r + 0.5) * mpp - y
-                v = abs(py * ux - px * uy)
-                if abs(px * ux + py * uy) <= a and v <= b:
-                    top = int(10.0 * (z2 - (z2 - z1) * v / b))
-                    if top >= height[r, c]:
-                        owner[r, c] = i + 1
-                        if kind < LOT:
-                            height[r, c] = top
-
-
-@compiled
-def _mark_trees(trees: Float32, mpp: float, height: UInt16) -> None:
-    rows, columns = height.shape
-    for i in range(trees.shape[0]):
-        x, y, crown, z, half = trees[i, 0], trees[i, 1], trees[i, 2], trees[i, 3], trees[i, 4]
-        if trees[i, 6] == POLE:
-            continue
-        for r in range(max(0, int((y - crown) / mpp)), min(rows, int((y + crown) / mpp) + 1)):
-            for c in range(max(0, int((x - crown) / mpp)), min(columns, int((x + crown) / mpp) + 1)):
-                d2 = (((c + 0.5) * mpp - x) ** 2 + ((r + 0.5) * mpp - y) ** 2) / (crown * crown)
-                if d2 < 1.0:
-                    top = int(10.0 * (z + half * np.sqrt(1.0 - d2)))
-                    height[r, c] = max(height[r, c], top)

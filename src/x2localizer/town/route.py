@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from x2localizer.town.lots import along_road
+from x2localizer.town.boxes import along_road
 from x2localizer.town.plan import Plan, Road
 from x2localizer.types import Floats
 

@@ -6,9 +6,9 @@ from typing import Literal
 
 import numpy as np
 
+from x2localizer.town.boxes import LEAF, SHAPE, TREE_SEED
 from x2localizer.town.districts import BANK, CONE, FIELD, GARDEN, LAWN, PARK, POLE, WATER, WOOD
 from x2localizer.town.layers import Float32
-from x2localizer.town.lots import LEAF, SHAPE, TREE_SEED
 
 Season = Literal["spring", "summer", "autumn", "winter", "snow"]
 SEASONS: tuple[Season, ...] = ("spring", "summer", "autumn", "winter", "snow")

@@ -9,9 +9,10 @@ import numpy as np
 from x2localizer import geo
 from x2localizer.config import TownSettings
 from x2localizer.town.aerial import paint_aerial, sun_on_map, tint
+from x2localizer.town.boxes import SHAPE, TREE_COLUMNS
 from x2localizer.town.districts import POLE
 from x2localizer.town.layers import Float32, Layers, empty_layers, palette
-from x2localizer.town.lots import SHAPE, TREE_COLUMNS, place_lots
+from x2localizer.town.lots import place_lots
 from x2localizer.town.noise import stream
 from x2localizer.town.place import ZOOM, Place, place_for
 from x2localizer.town.plan import Plan, draw_plan

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from x2localizer.town.boxes import BOX_COLUMNS, CABIN, CAR, KIND, LOT, along_road
 from x2localizer.town.layers import Float32
-from x2localizer.town.lots import BOX_COLUMNS, CABIN, CAR, KIND, LOT, along_road
 from x2localizer.town.plan import Plan
 
 PAINTS = np.array(
