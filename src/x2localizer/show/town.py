@@ -49,7 +49,13 @@ def drive_sheet(imagery: Imagery, video: Path, track: Track, title: str) -> Imag
                 break
     if not images:
         raise UserError(f"{video} and its track share no time.", "Film the drive again: x2l town drive")
-    sheet = contact_sheet(images, labels, columns=2, width=420, title=f"{title}: keyframes and the tile around each")
+    sheet = contact_sheet(
+        images,
+        labels,
+        columns=2,
+        width=420,
+        title=f"{title}: the first {len(images)} keyframes, and the tile around each",
+    )
     middle = Position(
         float(np.mean([spot.lat_deg for spot in spots])), float(np.mean([spot.lon_deg for spot in spots]))
     )
