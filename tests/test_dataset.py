@@ -365,6 +365,7 @@ def test_towns_that_would_share_ground_are_refused() -> None:
         jobs_of(many)
 
 
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to find the workers")
 @pytest.mark.parametrize("end", ["interrupt", "failure"])
 def test_nobody_writes_on_after_an_interrupt_or_a_failure(tmp_path: Path, end: str) -> None:
     out = tmp_path / "out"
