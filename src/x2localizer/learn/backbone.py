@@ -87,10 +87,7 @@ def build_backbone(settings: BackboneSettings, size: tuple[int, int], dim: int) 
 
 
 def _widen(model: nn.Module) -> None:
-    """Start a small transformer with larger weights: timm's spread of 0.02 is made for wide ones.
-
-    Measured over the first 200 steps of stage 1, the loss fell from 4.16 to 3.97 instead of 4.02.
-    """
+    """Start a small transformer with larger weights: timm's spread of 0.02 is made for wide ones."""
     for name, layer in model.named_modules():
         if isinstance(layer, nn.Linear) and (name.startswith("blocks.") or name in ("head", "head_dist")):
             nn.init.xavier_uniform_(layer.weight)
