@@ -49,17 +49,6 @@ class Model(nn.Module):
         out = self.aerial.embed_sets(tiles.flatten(0, 1), [s] * b, adapt=False)
         return SetEmbedding(out.whole, out.tokens.reshape(b, s, -1))
 
-    def forward(
-        self, task: str, first: Tensor, second: Tensor | None = None, budgets: list[int] | None = None
-    ) -> object:
-        """One door for all tasks, so that wrappers for many processes see every pass."""
-        if task == "pairs":
-            assert second is not None
-            return self.pairs(first, second)
-        if task == "regions":
-            return self.regions(first)
-        return self.prefixes(first, budgets or [self.settings.frames])
-
     def set_trainable(self, what: Trains) -> None:
         """Freeze all but what a stage trains."""
         for name, parameter in self.named_parameters():
