@@ -12,7 +12,15 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 from x2localizer.errors import ConfigError, UserError
@@ -24,18 +32,22 @@ SetOption = Annotated[
 ]
 
 
-@contextmanager
-def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar with count and ETA; call it with (done, total)."""
-    columns = (
+def progress_columns() -> tuple[ProgressColumn, ...]:
+    """What every bar shows: name, bar, count, time spent and time left."""
+    return (
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
         TextColumn("left"), TimeRemainingColumn(),
     )  # fmt: skip
+
+
+@contextmanager
+def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar with count and ETA; call it with (done, total)."""
     terminal = Console(stderr=True)
     if not terminal.is_terminal:  # in a log a bar is noise: a line now and then instead
         yield _line_now_and_then(what, terminal)
         return
-    with Progress(*columns, console=terminal) as bar:
+    with Progress(*progress_columns(), console=terminal) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 

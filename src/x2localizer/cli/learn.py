@@ -1,4 +1,4 @@
-"""``x2l train``, ``x2l export`` and ``x2l encode``."""
+"""``x2l train``, ``x2l export``, ``x2l evaluate`` and ``x2l encode``."""
 
 from __future__ import annotations
 
@@ -10,13 +10,20 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress, TextColumn
 
-from x2localizer.cli.common import JsonOption, SetOption, command_line, console, needs_training, say, show_values
+from x2localizer.cli.common import (
+    JsonOption,
+    SetOption,
+    command_line,
+    console,
+    needs_training,
+    progress_columns,
+    say,
+    show_values,
+)
 from x2localizer.config import TrainSettings, load_config
 from x2localizer.errors import UserError
-
-STAGE_NAMES = ("image", "full", "progressive")
 
 
 def train(
@@ -32,17 +39,14 @@ def train(
     """
     needs_training()
     from x2localizer.learn.loop import train as run  # noqa: PLC0415 - torch takes seconds to load
+    from x2localizer.learn.stages import STAGES  # noqa: PLC0415
 
     settings = load_config(TrainSettings, "train", preset, overrides or [])
     wanted = tuple(word.strip() for word in stages.split(","))
     for word in wanted:
-        if word not in STAGE_NAMES:
-            raise UserError(f"There is no stage '{word}'.", f"Stages: {', '.join(STAGE_NAMES)}.")
-    columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"),
-        TimeRemainingColumn(), TextColumn("{task.fields[note]}"),
-    )  # fmt: skip
-    with Progress(*columns, console=console) as bar:
+        if word not in STAGES:
+            raise UserError(f"There is no stage '{word}'.", f"Stages: {', '.join(STAGES)}.")
+    with Progress(*progress_columns(), TextColumn("{task.fields[note]}"), console=console) as bar:
         best = run(settings, data, out, wanted, _reporter(bar))
     say(f"best model: {best}")
     say(f"next: x2l export {best} --out {out / 'bundle'}")

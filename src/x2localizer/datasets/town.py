@@ -91,7 +91,7 @@ def make_dataset(
     ``progress`` is called with the towns done and their number.
     """
     fingerprint = hashlib.sha256((settings.model_dump_json() + f"|{FORMAT}").encode()).hexdigest()[:16]
-    _refuse_foreign(out, fingerprint)
+    _refuse_foreign(out, fingerprint)  # before the folder is touched at all
     with only_writer(out):
         return _make(settings, out, command, workers, progress, fingerprint)
 
@@ -104,7 +104,7 @@ def _make(
     progress: Callable[[int, int], None],
     fingerprint: str,
 ) -> Path:
-    _refuse_foreign(out, fingerprint)
+    _refuse_foreign(out, fingerprint)  # another run may have begun between the first look and the lock
     jobs = jobs_of(settings)
     if (out / MANIFEST).is_file():
         progress(len(jobs), len(jobs))

@@ -13,8 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -48,23 +47,24 @@ class Bundle:
     card: dict[str, Any]
     fingerprint: str
     threads: int = 0
+    _sessions: dict[str, ort.InferenceSession] = field(default_factory=dict, repr=False, compare=False)
 
     def encode_frames(self, images: Bytes) -> Codes:
         """phi of street frames: (n, h, w, 3) -> (n, d)."""
         self._insist(images, 4, self.model.frame_height, self.model.frame_width)
-        return self._run(self._frame, images)[0]
+        return self._run("frame", images)[0]
 
     def encode_tiles(self, images: Bytes) -> Codes:
         """phi of aerial tiles: (n, t, t, 3) -> (n, d)."""
         self._insist(images, 4, self.model.tile_px, self.model.tile_px)
-        return self._run(self._tile, images)[0]
+        return self._run("tile", images)[0]
 
     def encode_prefixes(self, images: Bytes) -> SetCode:
         """Phi of prefixes of 1 to 8 frames: (b, s, h, w, 3)."""
         self._insist(images, 5, self.model.frame_height, self.model.frame_width)
         if not 1 <= images.shape[1] <= self.model.frames:
             raise ValueError(f"a prefix has 1 to {self.model.frames} frames, not {images.shape[1]}")
-        whole, tokens = self._run(self._prefix, images)
+        whole, tokens = self._run("prefix", images)
         return SetCode(whole, tokens)
 
     def encode_regions(self, images: Bytes) -> SetCode:
@@ -72,32 +72,18 @@ class Bundle:
         self._insist(images, 5, self.model.tile_px, self.model.tile_px)
         if not 1 <= images.shape[1] <= self.model.region_tiles**2:
             raise ValueError(f"a region has up to {self.model.region_tiles**2} tiles, not {images.shape[1]}")
-        whole, tokens = self._run(self._region, images)
+        whole, tokens = self._run("region", images)
         return SetCode(whole, tokens)
 
     def _insist(self, images: Bytes, axes: int, height: int, width: int) -> None:
         if images.dtype != np.uint8 or images.ndim != axes or images.shape[-3:] != (height, width, 3):
             raise ValueError(f"expected RGB bytes of {height} x {width}, got {images.dtype} {images.shape}")
 
-    def _run(self, session: ort.InferenceSession, images: Bytes) -> list[Codes]:
-        out: list[Codes] = session.run(None, {"images": np.ascontiguousarray(images)})
+    def _run(self, graph: str, images: Bytes) -> list[Codes]:
+        if graph not in self._sessions:
+            self._sessions[graph] = self._session(graph)
+        out: list[Codes] = self._sessions[graph].run(None, {"images": np.ascontiguousarray(images)})
         return out
-
-    @cached_property
-    def _frame(self) -> ort.InferenceSession:
-        return self._session("frame")
-
-    @cached_property
-    def _tile(self) -> ort.InferenceSession:
-        return self._session("tile")
-
-    @cached_property
-    def _prefix(self) -> ort.InferenceSession:
-        return self._session("prefix")
-
-    @cached_property
-    def _region(self) -> ort.InferenceSession:
-        return self._session("region")
 
     def _session(self, name: str) -> ort.InferenceSession:
         options = ort.SessionOptions()

@@ -28,7 +28,11 @@ Batch = TypeVar("Batch")
 
 def to_input(images: npt.NDArray[np.uint8]) -> Tensor:
     """Pictures (..., H, W, 3) as the towers take them: (..., 3, H, W), with ImageNet's mean and spread."""
-    return (torch.from_numpy(images).movedim(-1, -3).float() - MEAN) / STD
+    return (_channels_first(images) - MEAN) / STD
+
+
+def _channels_first(images: npt.NDArray[np.uint8]) -> Tensor:
+    return torch.from_numpy(images).movedim(-1, -3).float()
 
 
 def cut_tiles(region: npt.NDArray[np.uint8], n: int) -> npt.NDArray[np.uint8]:
@@ -89,9 +93,13 @@ def relight(rng: np.random.Generator, images: npt.NDArray[np.uint8]) -> Tensor:
     ones = (1,) * (images.ndim - 4)
     gain = np.exp(rng.normal(0, 0.12, (b, 1))) * np.exp(rng.normal(0, 0.05, (b, 3)))
     shift = rng.normal(0, 6.0, (b, 1)).repeat(3, 1)
-    pixels = torch.from_numpy(images).movedim(-1, -3).float()
-    lit = pixels * _per_picture(gain, b, ones) + _per_picture(shift, b, ones)
+    lit = _channels_first(images) * _per_picture(gain, b, ones) + _per_picture(shift, b, ones)
     return (lit.clamp_(0, 255) - MEAN) / STD
+
+
+def as_is(_: np.random.Generator, images: npt.NDArray[np.uint8]) -> Tensor:
+    """The same without any change of light."""
+    return to_input(images)
 
 
 def _per_picture(values: npt.NDArray[np.float64], b: int, ones: tuple[int, ...]) -> Tensor:
@@ -127,6 +135,10 @@ class Videos:
 
     def tiles(self, region: int) -> npt.NDArray[np.uint8]:
         """The tiles of a region, (n n, t, t, 3)."""
+        return cut_tiles(self._region_picture(region), self.model.region_tiles)
+
+    def _region_picture(self, region: int) -> npt.NDArray[np.uint8]:
+        """A region as one picture, (n t, n t, 3)."""
         picture = self.data.picture(self.region_rows[region].image)
         n = self.model.region_tiles
         if picture.shape[0] != n * self.model.tile_px:
@@ -134,7 +146,7 @@ class Videos:
                 f"Regions are {picture.shape[0]} pixels wide, the model wants {n} x {self.model.tile_px}.",
                 "Set model.tile_px to the data set's, or make another data set.",
             )
-        return cut_tiles(picture, n)
+        return picture
 
     def _stack(self, media: list[Media], height: int) -> npt.NDArray[np.uint8]:
         pictures = np.stack([self.data.picture(item) for item in media])
@@ -159,14 +171,13 @@ class Videos:
         places = torch.from_numpy(self.corner[self.region_of[videos], :2])
         if not with_tiles:
             return VideoBatch(to_input(frames), None, torch.from_numpy(videos), places)
-        n = self.model.region_tiles
-        regions = [self.data.picture(self.region_rows[int(self.region_of[v])].image) for v in videos]
+        regions = [self._region_picture(int(self.region_of[v])) for v in videos]
         if stage.augment:
             regions = [np.rot90(region, int(rng.integers(4))) for region in regions]
             for i in np.flatnonzero(rng.uniform(size=len(videos)) < 0.5):
                 frames[i], regions[i] = frames[i, :, :, ::-1], regions[i][:, ::-1]
-        tiles = np.stack([cut_tiles(region, n) for region in regions])
-        light = relight if stage.augment else lambda _, images: to_input(images)
+        tiles = np.stack([cut_tiles(region, self.model.region_tiles) for region in regions])
+        light = relight if stage.augment else as_is
         return VideoBatch(light(rng, frames), light(rng, tiles), torch.from_numpy(videos), places)
 
     def pair_batch(self, rng: np.random.Generator, stage: StageSettings) -> PairBatch:
@@ -180,7 +191,7 @@ class Videos:
             frames[flip], tiles[flip] = frames[flip][:, :, ::-1], tiles[flip][:, :, ::-1]
         zoom = self.region_rows[0].zoom
         x, y = geo.tile_coordinates(self.every.lat[rows], self.every.lon[rows], zoom)
-        light = relight if stage.augment else lambda _, images: to_input(images)
+        light = relight if stage.augment else as_is
         return PairBatch(light(rng, frames), light(rng, tiles), torch.from_numpy(np.stack([x, y], 1)))
 
 

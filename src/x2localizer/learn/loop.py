@@ -7,7 +7,7 @@ import json
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -99,12 +99,6 @@ class _Progress:
     stale: int = 0
     seconds: float = 0.0
 
-    def state(self, stage: str, metrics: dict[str, float]) -> dict[str, Any]:
-        return {
-            "stage": stage, "step": self.step, "best": self.best, "stale": self.stale, "seconds": self.seconds,
-            "metrics": metrics,
-        }  # fmt: skip
-
 
 def run_stage(
     stage: Stage, model: Model, settings: TrainSettings, folder: Path, report: Report, fabric: Fabric
@@ -143,15 +137,14 @@ def run_stage(
                 log.write(step + 1, progress.seconds, {"loss": sum(recent) / len(recent), **metrics})
             report(stage.name, step + 1, stage.settings.steps, metrics)
             recent.clear()
-            progress.stale = 0 if score > progress.best else progress.stale + 1
             better = score > progress.best
+            progress.stale = 0 if better else progress.stale + 1
             progress.best = max(score, progress.best)
-            if better and fabric.is_global_zero:
-                save_checkpoint(folder / "best.safetensors", model, settings, progress.state(stage.name, metrics))
             if fabric.is_global_zero:
-                save_checkpoint(
-                    folder / "last.safetensors", model, settings, progress.state(stage.name, metrics), optimizer
-                )
+                state = {"stage": stage.name, "metrics": metrics, **asdict(progress)}
+                if better:
+                    save_checkpoint(folder / "best.safetensors", model, settings, state)
+                save_checkpoint(folder / "last.safetensors", model, settings, state, optimizer)
             if progress.stale >= stage.settings.patience:
                 break
     if fabric.is_global_zero:
