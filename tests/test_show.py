@@ -27,6 +27,11 @@ def test_a_map_puts_positions_where_they_are() -> None:
     base = Map(np.zeros((400, 400, 3), np.uint8), region)
     lat, lon = geo.from_tile_coordinates(np.array([200_001.0, 200_003.5]), np.array([198_001.0, 198_000.25]), 19)
     np.testing.assert_allclose(base.pixels(lat.tolist(), lon.tolist()), [(100, 100), (350, 25)], atol=1e-3)
+    lat_west, lon_west = geo.from_tile_coordinates(np.array([199_999.0]), np.array([198_001.0]), 19)
+    np.testing.assert_allclose(base.pixels(lat_west.tolist(), lon_west.tolist()), [(-100, 100)], atol=1e-3)
+    edge = Map(base.image, Region(19, (1 << 19) - 2, 198_000, 4))  # across the antimeridian
+    lat_east, lon_east = geo.from_tile_coordinates(np.array([1.0]), np.array([198_001.0]), 19)
+    np.testing.assert_allclose(edge.pixels(lat_east.tolist(), lon_east.tolist()), [(300, 100)], atol=1e-3)
     times = np.array([0.0, 5.0])
     drawn = draw_tracks(base, [("", Track(times, lat, lon, None))], [Region(19, 200_001, 198_001, 2)])
     assert drawn[100, 100].sum() > 100

@@ -9,11 +9,10 @@ import pyarrow.compute as pc
 from PIL import Image as Pillow
 from PIL import ImageDraw
 
-from x2localizer import geo
 from x2localizer.datasets.dataset import Dataset, open_dataset
 from x2localizer.datasets.tables import FrameRow, RegionRow, VideoRow
 from x2localizer.errors import UserError
-from x2localizer.show.pictures import DOT, INK, PAPER, TRACKS, label_font
+from x2localizer.show.pictures import DOT, INK, PAPER, TRACKS, Map, label_font
 from x2localizer.types import Image
 
 SIDE = 240
@@ -69,11 +68,10 @@ def _with_path(picture: Image, region: RegionRow, frames: list[FrameRow], keys: 
     """A region's picture with the line of the frames and a dot for each keyframe."""
     canvas = Pillow.fromarray(picture).resize((SIDE, SIDE), Pillow.Resampling.LANCZOS)
     draw = ImageDraw.Draw(canvas)
+    base = Map(np.asarray(canvas), region.region)
 
     def spots(rows: list[FrameRow]) -> list[tuple[float, float]]:
-        lats, lons = np.array([r.lat_deg for r in rows]), np.array([r.lon_deg for r in rows])
-        x, y = geo.tile_coordinates(lats, lons, region.zoom)
-        return [((a - region.x) * SIDE / region.n, (b - region.y) * SIDE / region.n) for a, b in zip(x, y, strict=True)]
+        return base.pixels([row.lat_deg for row in rows], [row.lon_deg for row in rows])
 
     draw.line(spots(frames), fill=TRACKS[0], width=2)
     for x, y in spots(keys):

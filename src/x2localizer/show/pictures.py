@@ -63,10 +63,11 @@ class Map:
     region: Region
 
     def pixels(self, lats_deg: Sequence[float], lons_deg: Sequence[float]) -> list[tuple[float, float]]:
-        """Column and row of positions."""
+        """Column and row of positions; those beside the map lie on the side from which it is nearer."""
         x, y = geo.tile_coordinates(np.asarray(lats_deg, float), np.asarray(lons_deg, float), self.region.z)
         scale = self.image.shape[1] / self.region.n
-        columns = (x - self.region.x) % (1 << self.region.z)
+        world, middle = 1 << self.region.z, self.region.n / 2
+        columns = (x - self.region.x - middle + world / 2) % world - world / 2 + middle
         return [(float(c * scale), float(r * scale)) for c, r in zip(columns, y - self.region.y, strict=True)]
 
 

@@ -38,18 +38,17 @@ def draw_route(rng: np.random.Generator, plan: Plan, bounds: Bounds, length_m: f
     The longest of some tries; None if not even ``least_m`` can be driven there.
     """
     x0, y0, x1, y1 = bounds
-    inside = [
+    allowed = [
         i
         for i, road in enumerate(plan.roads)
         if road.points[:, 0].min() > x0 and road.points[:, 0].max() < x1
         and road.points[:, 1].min() > y0 and road.points[:, 1].max() < y1
     ]  # fmt: skip
-    partly = [i for i, road in enumerate(plan.roads) if _middle_inside(road, bounds)]
+    if not allowed:
+        allowed = [i for i, road in enumerate(plan.roads) if _middle_inside(road, bounds)]
     best: Route | None = None
     for _ in range(24):
-        walk = _walk(rng, plan, inside or partly, length_m + 30.0)
-        if not walk and partly:
-            walk = [(partly[int(rng.integers(len(partly)))], bool(rng.integers(2)))]
+        walk = _walk(rng, plan, allowed, length_m + 30.0)
         if not walk:
             return None
         route = _clip(_lane(rng, plan, walk), bounds, length_m, rng)
