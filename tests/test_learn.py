@@ -27,6 +27,7 @@ from x2localizer.errors import BundleError, CheckpointError, DatasetError, UserE
 from x2localizer.learn import stages
 from x2localizer.learn.batches import Videos, cut_tiles, rng_for
 from x2localizer.learn.checkpoint import load_checkpoint, load_weights, save_checkpoint
+from x2localizer.learn.coarse import Row, check_claims, coarse_rows, coarse_table
 from x2localizer.learn.export import check_bundle, export_bundle
 from x2localizer.learn.gather import allowed_columns
 from x2localizer.learn.loop import learning_rate, train
@@ -44,6 +45,16 @@ SETTINGS = TrainSettings(
 )
 
 
+MAIN = "from x2localizer.cli import main; main()"
+ABLATIONS = {
+    "global only": ["objective.lambda_f={1=0, 2=0, 4=0, 8=0}"],
+    "fine only": ["objective.lambda_g={1=0, 2=0, 4=0, 8=0}"],
+    "symmetric": ["objective.lambda_f={1=1, 2=1, 4=1, 8=1}"],
+    "no self-distillation": ["objective.eta_self=0"],
+    "no teacher": ["objective.eta_teacher=0"],
+}
+
+
 @pytest.fixture(scope="module")
 def run(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run of all stages."""
@@ -55,7 +66,7 @@ def run(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def bundle(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     out = tmp_path_factory.mktemp("bundle") / "tiny"
-    return export_bundle(load_checkpoint(run / "progressive" / "best.safetensors"), out)
+    return export_bundle(load_checkpoint(run / "progressive" / "best.safetensors"), out)[0]
 
 
 def test_every_preset_is_valid() -> None:
@@ -137,6 +148,110 @@ def test_a_data_set_of_another_size_is_a_clear_error(tiny_dataset: Path, tmp_pat
     wrong = SETTINGS.model_copy(update={"model": MODEL.model_copy(update={"frame_height": 48})})
     with pytest.raises(DatasetError, match="32 pixels high, the model wants 48"):
         train(wrong, tiny_dataset, tmp_path)
+
+
+def test_a_full_disk_stops_a_run_and_keeps_what_was_good(run: Path, tiny_dataset: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    shutil.copytree(run / "image", out / "image")
+    (out / "image" / "done.json").unlink()
+    before = (out / "image" / "best.safetensors").read_bytes()
+    settings = tmp_path / "settings.json"
+    longer = SETTINGS.image.model_copy(update={"evaluate_every": 1})
+    settings.write_text(SETTINGS.model_copy(update={"full": longer}).model_dump_json())
+    code = f"""
+import resource, signal, sys
+from pathlib import Path
+from x2localizer.config import TrainSettings
+from x2localizer.learn.loop import train
+settings = TrainSettings.model_validate_json(Path({str(settings)!r}).read_text())
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))  # as a disk that fills up
+sys.argv = ["x2l"]
+from x2localizer import cli
+cli.app = lambda **_: train(settings, Path({str(tiny_dataset)!r}), Path({str(out)!r}), ("full",),
+                            start=Path({str(run / "image" / "best.safetensors")!r}))
+cli.main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "Cannot write" in done.stderr
+    assert "Free some space" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert (out / "image" / "best.safetensors").read_bytes() == before
+    assert not list((out / "full").glob("*.safetensors"))
+    assert not list((out / "full").glob(".*"))
+
+
+def test_a_run_starts_from_another_runs_stage(run: Path, tiny_dataset: Path, tmp_path: Path) -> None:
+    start = run / "full" / "best.safetensors"
+    best = train(SETTINGS, tiny_dataset, tmp_path / "same", ("progressive",), start=start)
+    same = load_checkpoint(run / "progressive" / "last.safetensors")
+    assert load_checkpoint(tmp_path / "same" / "progressive" / "last.safetensors").fingerprint == same.fingerprint
+    assert best == tmp_path / "same" / "progressive" / "best.safetensors"
+    assert not (tmp_path / "same" / "full").exists()
+
+
+def test_the_baselines_without_adapters_go_through_the_stages(run: Path, tiny_dataset: Path, tmp_path: Path) -> None:
+    deit = SETTINGS.model_copy(update={"model": MODEL.model_copy(update={"adapters": False})})
+    train(deit, tiny_dataset, tmp_path, ("full", "progressive"), start=run / "image" / "best.safetensors")
+    image, full, last = (
+        load_checkpoint(path).tensors
+        for path in (
+            run / "image" / "best.safetensors", tmp_path / "full" / "best.safetensors",
+            tmp_path / "progressive" / "last.safetensors",
+        )
+    )  # fmt: skip
+    assert all(not torch.equal(image[name], full[name]) for name in full if name.endswith("mlp.fc1.weight"))
+    moved = {name.split(".")[0] for name in full if not torch.equal(full[name], last[name])}
+    assert moved == {"ground"}
+    with pytest.raises(CheckpointError, match="unknown"):
+        train(deit, tiny_dataset, tmp_path / "no", ("full",), start=run / "full" / "best.safetensors")
+
+
+@pytest.mark.parametrize("name", ABLATIONS)
+def test_every_ablation_is_a_config(name: str, run: Path, tiny_dataset: Path, tmp_path: Path) -> None:
+    values = SETTINGS.model_dump(mode="json")
+    (tmp_path / "base.toml").write_text(
+        "\n".join(f"{section}.{key} = {json.dumps(value)}" for section in ("image", "full", "progressive")
+                  for key, value in values[section].items())
+    )  # fmt: skip
+    whole = load_config(TrainSettings, "train", tmp_path / "base.toml", ABLATIONS[name])
+    changed = SETTINGS.model_copy(update={"objective": whole.objective})
+    assert changed != SETTINGS
+    train(changed, tiny_dataset, tmp_path / "run", ("progressive",), start=run / "full" / "best.safetensors")
+    ours = load_checkpoint(run / "progressive" / "last.safetensors").fingerprint
+    assert load_checkpoint(tmp_path / "run" / "progressive" / "last.safetensors").fingerprint != ours
+
+
+def test_runs_are_compared_side_by_side(run: Path, tiny_dataset: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows, gallery = coarse_rows([run], tiny_dataset, "val", [1, 8])
+    assert [(row.model, row.similarity) for row in rows] == [
+        ("stage-1 towers", "s_f"), ("stage-1 towers", "s_best"), ("GAReT's objective", "s_g"),
+        ("GAReT's objective", "s_mix"), ("X²Localizer", "s_g"), ("X²Localizer", "s_mix"),
+    ]  # fmt: skip
+    cells = coarse_table(rows, gallery)
+    assert len(cells) == 12
+    for cell in cells:
+        assert cell.r1_low <= cell.r1 <= cell.r1_high
+        assert cell.r1 <= cell.r5 <= cell.r10
+    with pytest.raises(UserError, match="no checkpoint"):
+        coarse_rows([run / "nothing"], tiny_dataset, "val", [1])
+
+
+def test_claims_are_answered_from_the_same_videos() -> None:
+    def row(model: str, similarity: str, first: int, run: str = "a") -> Row:
+        ranks = np.where(np.arange(100) < first, 1, 2)
+        return Row(run, model, similarity, {1: ranks, 8: ranks})
+
+    rows = [row("X²Localizer", "s_g", 40), row("X²Localizer", "s_mix", 60), row("GAReT's objective", "s_g", 50, "b")]
+    found = {(claim.claim.split(":")[0], claim.budget): claim for claim in check_claims(rows)}
+    assert found["short prefixes gain", 1].difference == pytest.approx(10.0)
+    assert found["short prefixes gain", 1].holds
+    assert found["the full video is kept", 8].holds
+    assert found["s_mix beats s_g", 8].low > 10.0
+    worse = [row("X²Localizer", "s_g", 60), row("X²Localizer", "s_mix", 40), row("GAReT's objective", "s_g", 60, "b")]
+    assert not any(claim.holds for claim in check_claims(worse))
+    assert check_claims(rows[:2]) == []
 
 
 def test_batches_repeat_and_overlapping_regions_are_no_negatives(tiny_dataset: Path) -> None:
@@ -295,6 +410,28 @@ def test_published_weights_are_imported(ground: str, aerial: str, inner: str, sk
     assert import_published(model, _published(donor, ground, aerial, inner)) == layout
     for name, tensor in donor.state_dict().items():
         assert torch.equal(tensor, model.state_dict()[name])
+
+
+def test_published_weights_become_a_checkpoint_by_command(tmp_path: Path) -> None:
+    donor = Model(MODEL)
+    torch.save({"state_dict": _published(donor, "encoder_a", "encoder_b")}, tmp_path / "w.pth")
+    preset = tmp_path / "m.toml"
+    preset.write_text(
+        "[model]\nframe_height=32\nframe_width=64\ntile_px=32\ndim=16\nadapter_ratio=0.5\n"
+        "[model.backbone]\nwidth=24\ndepth=2\nheads=2\npatch=16\n"
+    )
+    out = tmp_path / "full" / "best.safetensors"
+    command = [sys.executable, "-c", MAIN, "import", tmp_path / "w.pth", "--preset", preset, "--out", out]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "layout of authors" in done.stdout, done.stderr
+    found = load_checkpoint(out)
+    assert found.state["stage"] == "full"
+    for name, tensor in donor.state_dict().items():
+        assert torch.equal(tensor, found.tensors[name])
+    command[4] = tmp_path / "missing.pth"
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "There is no weights file" in done.stderr
 
 
 def test_published_weights_that_do_not_fit_are_named() -> None:

@@ -60,6 +60,34 @@ def test_prefixes_of_different_lengths_do_not_see_each_other() -> None:
         start += length
 
 
+def test_prefixes_that_share_their_frames_equal_those_that_do_not() -> None:
+    tower = _tower(grid=False)
+    frames = torch.randn(2, 8, 3, 16, 32, dtype=torch.float64)
+    members, lengths, copies = [], [], []
+    for budget in (4, 1, 8):
+        for video in range(2):
+            members += [8 * video + k for k in range(budget)]
+            lengths.append(budget)
+            copies.append(frames[video, :budget])
+    for adapt in (True, False):
+        shared = tower.embed_sets(frames.flatten(0, 1), lengths, torch.tensor(members), adapt=adapt)
+        plain = tower.embed_sets(torch.cat(copies), lengths, adapt=adapt)
+        torch.testing.assert_close(shared.whole, plain.whole, atol=1e-12, rtol=0)
+        torch.testing.assert_close(shared.tokens, plain.tokens, atol=1e-12, rtol=0)
+
+
+def test_a_model_without_adapters_is_the_mean_of_its_images_and_trains_its_towers() -> None:
+    model = Model(SMALL.model_copy(update={"adapters": False}))
+    videos, tiles = torch.randn(2, 8, 3, 16, 32), torch.randn(2, 9, 3, 16, 16)
+    raw = model.ground.embed_images(videos[1, :4]).mean(0)
+    torch.testing.assert_close(model.prefixes(videos, [4, 8])[4].whole[1], raw / raw.norm())
+    torch.testing.assert_close(model.regions(tiles).tokens[0, 3], model.aerial(tiles[0, 3:4])[0])
+    assert not any("adapter" in name or "instance" in name for name, _ in model.named_parameters())
+    for what, towers in (("adapters", {"ground", "aerial"}), ("ground adapters", {"ground"})):
+        model.set_trainable(what)  # type: ignore[arg-type]
+        assert {name.split(".")[0] for name, p in model.named_parameters() if p.requires_grad} == towers
+
+
 @pytest.mark.parametrize("grid", [False, True])
 def test_an_untrained_adapter_changes_nothing(grid: bool) -> None:
     tower = _tower(grid=grid, trained=False)

@@ -111,6 +111,8 @@ class ModelSettings(Settings):
     frames: int = Field(8, ge=1)
     """Places for the frames of a prefix."""
     region_tiles: int = Field(7, ge=1)
+    adapters: bool = True
+    """False is the baseline DeiT: a set is the mean of its images, and stages 2 and 3 train the towers themselves."""
     adapter_ratio: float = Field(0.25, gt=0)
     adapter_skip: bool = False
     """True for weights published by GAReT: their adapter adds its input to its output."""
@@ -136,6 +138,8 @@ class StageSettings(Settings):
 
     steps: int = Field(1000, ge=1)
     batch: int = Field(64, ge=2)
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    """The paper's, or Muon for the matrices of the blocks (AdamW for the rest), which saves steps in small towers."""
     lr: float = Field(1e-3, gt=0)
     weight_decay: float = Field(0.05, ge=0)
     warmup: int = Field(200, ge=0)

@@ -15,7 +15,6 @@ from rich.progress import Progress, TextColumn
 from x2localizer.cli.common import (
     JsonOption,
     SetOption,
-    command_line,
     console,
     needs_training,
     progress_columns,
@@ -31,11 +30,17 @@ def train(
     out: Annotated[Path, typer.Option(help="Folder of the run; an interrupted one goes on.")],
     preset: Annotated[str, typer.Option(help="town, town-quick, gama, or a TOML file.")] = "town",
     stages: Annotated[str, typer.Option(help="Stages to run, by comma.")] = "image,full,progressive",
+    start: Annotated[Path | None, typer.Option(help="A checkpoint of another run to start from.")] = None,
     overrides: SetOption = None,
 ) -> None:
     """Train a model through its stages; checkpoints, and goes on where it stopped.
 
-    Example: x2l train --preset town-quick --data data/quick --out runs/quick
+    Examples:
+
+      x2l train --preset town-quick --data data/quick --out runs/quick
+
+      x2l train --data data/standard --out runs/no-self --stages progressive
+        --start runs/town/full/best.safetensors --set objective.eta_self=0
     """
     needs_training()
     from x2localizer.learn.loop import train as run  # noqa: PLC0415 - torch takes seconds to load
@@ -46,10 +51,26 @@ def train(
     for word in wanted:
         if word not in STAGES:
             raise UserError(f"There is no stage '{word}'.", f"Stages: {', '.join(STAGES)}.")
-    with Progress(*progress_columns(), TextColumn("{task.fields[note]}"), console=console) as bar:
-        best = run(settings, data, out, wanted, _reporter(bar))
+    if console.is_terminal:
+        with Progress(*progress_columns(), TextColumn("{task.fields[note]}"), console=console) as bar:
+            best = run(settings, data, out, wanted, _reporter(bar), start)
+    else:
+        best = run(settings, data, out, wanted, _log_reporter(), start)
     say(f"best model: {best}")
-    say(f"next: x2l export {best} --out {out / 'bundle'}")
+    say(f"next: x2l export {best} --data {data} --out {out / 'bundle'}")
+
+
+def _log_reporter() -> Callable[[str, int, int, dict[str, float]], None]:
+    """In a log a bar is noise: a line now and then, and every evaluation."""
+    last = time.monotonic()
+
+    def report(stage: str, step: int, steps: int, values: dict[str, float]) -> None:
+        nonlocal last
+        if "loss" not in values or time.monotonic() - last >= 30.0:
+            last = time.monotonic()
+            typer.echo(f"{stage} {step} of {steps}: " + "  ".join(f"{k} {v:.3f}" for k, v in values.items()))
+
+    return report
 
 
 def _reporter(bar: Progress) -> Callable[[str, int, int, dict[str, float]], None]:
@@ -70,56 +91,86 @@ def _reporter(bar: Progress) -> Callable[[str, int, int, dict[str, float]], None
 def export(
     checkpoint: Annotated[Path, typer.Argument(help="A checkpoint, such as RUN/progressive/best.safetensors.")],
     out: Annotated[Path, typer.Option(help="Folder of the bundle.")],
+    data: Annotated[Path | None, typer.Option(help="A data set: check on its pictures, not on noise.")] = None,
+    card: Annotated[Path | None, typer.Option(help="A model card (Markdown) to put into the bundle.")] = None,
 ) -> None:
     """Write a bundle that runs without torch, and check it against torch.
 
-    Example: x2l export runs/town/progressive/best.safetensors --out bundles/town
+    Example: x2l export runs/town/progressive/best.safetensors --data data/standard --out bundles/town
     """
     needs_training()
     from x2localizer.learn.checkpoint import load_checkpoint  # noqa: PLC0415
-    from x2localizer.learn.export import export_bundle  # noqa: PLC0415
+    from x2localizer.learn.export import export_bundle, pictures_for  # noqa: PLC0415
 
+    found = load_checkpoint(checkpoint)
     with console.status("exporting four graphs ..."):
-        bundle = export_bundle(load_checkpoint(checkpoint), out, {"command": command_line("export", checkpoint)})
+        pictures = None if data is None else pictures_for(found.settings.model, data)
+        bundle, differences = export_bundle(found, out, pictures, card)
     size = sum(path.stat().st_size for path in out.iterdir())
-    say(f"bundle {bundle.fingerprint} in {out}, {size / 1e6:.1f} MB, equal to torch to 1e-4")
+    say(f"bundle {bundle.fingerprint} in {out}, {size / 1e6:.1f} MB")
+    on = "noise" if data is None else f"pictures of {data}"
+    say(f"largest difference from torch on {on}: " + ", ".join(f"{k} {v:.1e}" for k, v in differences.items()))
     say(f"next: x2l encode IMAGE --bundle {out}")
 
 
+def import_weights(
+    weights: Annotated[Path, typer.Argument(help="Published weights: safetensors, or a file of torch.")],
+    out: Annotated[Path, typer.Option(help="The checkpoint to write, such as runs/garet/full/best.safetensors.")],
+    preset: Annotated[str, typer.Option(help="The model they are of: gama, or a TOML file.")] = "gama",
+    overrides: SetOption = None,
+) -> None:
+    """Turn weights published by GAReT or by the paper's authors into a checkpoint.
+
+    Example: x2l import garet.pth --set model.adapter_skip=true --out runs/garet/full/best.safetensors
+    """
+    needs_training()
+    from x2localizer.learn.published import import_file  # noqa: PLC0415
+
+    settings = load_config(TrainSettings, "train", preset, overrides or [])
+    layout, fingerprint = import_file(settings, weights, out)
+    say(f"{weights} has the layout of {layout}; checkpoint {fingerprint} in {out}")
+    say(f"next: x2l export {out} --out bundle")
+
+
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="The folder of a training run.")],
+    runs: Annotated[list[Path], typer.Argument(help="Folders of training runs; the first is compared with the rest.")],
     data: Annotated[Path, typer.Option(help="A data set.")],
     split: Annotated[str, typer.Option(help="val while choosing settings, test for what is published.")] = "test",
     as_json: JsonOption = False,
 ) -> None:
-    """Coarse prefix retrieval of a run's stages, side by side: R@1/5/10/1% at 1, 2, 4 and 8 frames.
+    """Coarse prefix retrieval of runs, side by side: R@1/5/10/1% at 1, 2, 4 and 8 frames, and the paper's claims.
 
-    Example: x2l evaluate runs/town --data data/standard --split val
+    Examples:
+
+      x2l evaluate runs/town --data data/standard --split val
+
+      x2l evaluate runs/town runs/town-garet runs/town-deit --data data/standard
     """
     needs_training()
-    from x2localizer.learn.coarse import coarse_ranks, coarse_table, to_markdown, to_values  # noqa: PLC0415
+    from x2localizer.learn import coarse  # noqa: PLC0415
 
-    with console.status("encoding ..."):
-        ranks, gallery = coarse_ranks(run, data, split, [1, 2, 4, 8])
-    if not ranks:
-        raise UserError(f"{run} holds no checkpoint.", "Train one: x2l train --data DATA --out RUN")
-    cells = coarse_table(ranks, gallery)
+    with console.status("encoding ...") as status:
+        rows, gallery = coarse.coarse_rows(runs, data, split, [1, 2, 4, 8], status.update)
+    cells, claims = coarse.coarse_table(rows, gallery), coarse.check_claims(rows)
+    queries = len(next(iter(rows[0].ranks.values())))
     if as_json:
-        typer.echo(json.dumps({"split": split, "gallery": gallery, "rows": to_values(cells)}))
-    else:
-        queries = len(next(iter(ranks.values())))
-        say(f"{split}: {queries} videos, {gallery} regions; 95% bootstrap intervals over videos, seed 42\n")
-        typer.echo(to_markdown(cells))
+        values = {"split": split, "videos": queries, "gallery": gallery, "rows": coarse.to_values(cells)}
+        typer.echo(json.dumps(values | {"claims": coarse.to_values(claims)}))
+        return
+    say(f"{split}: {queries} videos, {gallery} regions; 95% bootstrap intervals over videos, seed 42\n")
+    typer.echo(coarse.table_text(cells))
+    if claims:
+        typer.echo("\n" + coarse.claims_text(claims))
 
 
 def encode(
     path: Annotated[str, typer.Argument(help="An image, a video, or with --tile an aerial tile.")],
-    bundle: Annotated[Path, typer.Option(help="A bundle; see x2l export.")],
+    bundle: Annotated[str, typer.Option(help="A bundle: the name of a shipped one, or a folder.")] = "town",
     tile: Annotated[bool, typer.Option("--tile", help="The picture is an aerial tile.")] = False,
 ) -> None:
     """Run a bundle on a picture or a video and print shapes and times, for the curious.
 
-    Example: x2l encode ride.mp4 --bundle bundles/town
+    Example: x2l encode ride.mp4 --bundle town
     """
     from x2localizer.encode import open_bundle  # noqa: PLC0415
     from x2localizer.sources.video import open_video  # noqa: PLC0415

@@ -1,9 +1,10 @@
 """A bundle is a trained model ready to run.
 
-    bundle.json     what it is: sizes, config, model card, fingerprint
+    bundle.json     what it is: sizes, config, training, fingerprint
     frame.onnx      tile.onnx      image level (phi): pictures -> embeddings
     prefix.onnx     region.onnx    set level (Phi): sets of pictures -> one embedding each, and one per picture
     weights.bin     the numbers of all four graphs, each once
+    README.md       the model card, if it has one
 
 Pictures go in as RGB bytes of the bundle's size; scaling to the towers' input is part of the graphs.
 """
@@ -14,6 +15,7 @@ import hashlib
 import json
 import os
 from dataclasses import dataclass, field
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +46,8 @@ class Bundle:
 
     root: Path
     model: ModelSettings
-    card: dict[str, Any]
+    training: dict[str, Any]
+    """How it was made: the checkpoint, its stage, its metrics on validation."""
     fingerprint: str
     threads: int = 0
     _sessions: dict[str, ort.InferenceSession] = field(default_factory=dict, repr=False, compare=False)
@@ -105,9 +108,15 @@ def files_fingerprint(root: Path) -> str:
     return digest.hexdigest()[:16]
 
 
+def shipped(name: str) -> Path | None:
+    """The folder of a bundle that comes with the package, such as ``town``; None for any other name."""
+    here = Path(str(resources.files("x2localizer"))) / "bundles" / name
+    return here if name.isidentifier() and (here / "bundle.json").is_file() else None
+
+
 def open_bundle(root: str | Path, *, threads: int = 0, verify: bool = True) -> Bundle:
-    """Open a bundle; a damaged one, or one of another format, is a clear error."""
-    root = Path(root)
+    """Open a bundle by its folder, or a shipped one by its name; a damaged one is a clear error."""
+    root = shipped(str(root)) or Path(root)
     path = root / "bundle.json"
     if not path.is_file():
         raise BundleError(
@@ -115,7 +124,7 @@ def open_bundle(root: str | Path, *, threads: int = 0, verify: bool = True) -> B
         )
     try:
         told = json.loads(path.read_text(encoding="utf-8"))
-        version, fingerprint = told["format"], told["fingerprint"]
+        version, fingerprint, training = told["format"], told["fingerprint"], told["training"]
     except (OSError, ValueError, KeyError, TypeError) as problem:
         raise BundleError(f"{path} is damaged.", "Export the bundle again.") from problem
     if version != FORMAT:
@@ -125,4 +134,4 @@ def open_bundle(root: str | Path, *, threads: int = 0, verify: bool = True) -> B
             raise BundleError(f"{root} is damaged: its files do not match its fingerprint.", "Export it again.")
     except OSError as problem:
         raise BundleError(f"{root} is not whole: {problem.filename} is missing.", "Export it again.") from problem
-    return Bundle(root, validate(ModelSettings, told["model"]), told["card"], fingerprint, threads)
+    return Bundle(root, validate(ModelSettings, told["model"]), training, fingerprint, threads)

@@ -19,7 +19,7 @@ from torch import Tensor
 from x2localizer.config import TrainSettings, validate
 from x2localizer.errors import CheckpointError
 from x2localizer.files import atomic_path
-from x2localizer.learn.model import Model
+from x2localizer.learn.model import Model, is_adapter
 
 FORMAT = "x2localizer-checkpoint-1"
 
@@ -62,9 +62,19 @@ def save_checkpoint(
     header = {
         "format": FORMAT, "config": settings.model_dump_json(), "state": json.dumps(state), "fingerprint": fingerprint,
     }  # fmt: skip
-    with atomic_path(path) as target:
-        save_file(tensors, target, header)
+    write_tensors(path, tensors, header)
     return fingerprint
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, str] | None = None) -> None:
+    """Write a safetensors file atomically; on a full disk what was there stays."""
+    with atomic_path(path) as target:
+        try:
+            save_file(tensors, target, header)
+        except SafetensorError as problem:  # its only cause here is the disk
+            raise CheckpointError(
+                f"Cannot write {path}: {problem}.", "Free some space and run the same command again: it goes on."
+            ) from problem
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
@@ -79,7 +89,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
         raise CheckpointError(f"{path} is damaged.", "Take the run's other checkpoint, or train again.") from problem
     if header.get("format") != FORMAT:
         raise CheckpointError(
-            f"{path} is not a checkpoint of this version.", "Import published weights with `x2l train --import`."
+            f"{path} is not a checkpoint of this version.", "Import published weights with `x2l import`."
         )
     weights = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
     moments = {name.removeprefix("optimizer."): t for name, t in tensors.items() if name.startswith("optimizer.")}
@@ -101,6 +111,15 @@ def load_weights(model: Model, tensors: dict[str, Tensor]) -> None:
             f"The weights do not fit the model: {'; '.join(named)}.", "Use the config they came with."
         )
     model.load_state_dict(tensors)
+
+
+def load_start(model: Model, found: Checkpoint) -> None:
+    """Start from another run's weights; stage 1 has not trained its adapters, so a model may have none, or new ones."""
+    tensors = found.tensors
+    if found.state["stage"] == "image":
+        own = {name: tensor for name, tensor in model.state_dict().items() if is_adapter(name)}
+        tensors = {name: tensor for name, tensor in tensors.items() if not is_adapter(name)} | own
+    load_weights(model, tensors)
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, moments: dict[str, Tensor]) -> None:

@@ -11,15 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import onnx
 import torch
 from onnx import TensorProto
 from torch import Tensor, nn
 
+from x2localizer.config import ModelSettings
+from x2localizer.datasets.dataset import open_dataset
 from x2localizer.encode.bundle import FORMAT, GRAPHS, Bundle, files_fingerprint, open_bundle
 from x2localizer.errors import CheckpointError
 from x2localizer.files import write_text
-from x2localizer.learn.batches import MEAN, STD
+from x2localizer.learn.batches import MEAN, STD, Videos
 from x2localizer.learn.checkpoint import Checkpoint, load_weights
 from x2localizer.learn.model import Model
 from x2localizer.learn.towers import Tower
@@ -69,8 +72,27 @@ def graph_of(model: Model, name: str) -> nn.Module:
     return (_ImageGraph(tower) if name in ("frame", "tile") else _SetGraph(tower)).eval()
 
 
-def export_bundle(checkpoint: Checkpoint, out: Path, card: dict[str, Any] | None = None) -> Bundle:
-    """Write a bundle next to its place, check it, and put it there; an old bundle is replaced whole."""
+def pictures_for(settings: ModelSettings, data: Path) -> dict[str, npt.NDArray[np.uint8]]:
+    """Pictures of a data set for each graph: three videos and regions, and their first frames and tiles."""
+    source = open_dataset(data)
+    split = next((name for name in ("test", "val", "train") if source.videos(name)), "train")
+    videos = Videos(source, split, settings)
+    some = range(min(3, len(videos.videos)))
+    prefixes = np.stack([videos.frames(i, settings.frames) for i in some])
+    regions = np.stack([videos.tiles(int(videos.region_of[i])) for i in some])
+    return {"frame": prefixes[:, 0], "prefix": prefixes, "tile": regions[:, 0], "region": regions}
+
+
+def export_bundle(
+    checkpoint: Checkpoint,
+    out: Path,
+    pictures: dict[str, npt.NDArray[np.uint8]] | None = None,
+    card: Path | None = None,
+) -> tuple[Bundle, dict[str, float]]:
+    """Write a bundle next to its place, check it, and put it there; an old bundle is replaced whole.
+
+    Gives the bundle and each graph's largest difference from torch, on the pictures or on noise.
+    """
     model = Model(checkpoint.settings.model)
     load_weights(model, checkpoint.tensors)
     model.eval()
@@ -86,18 +108,20 @@ def export_bundle(checkpoint: Checkpoint, out: Path, card: dict[str, Any] | None
             "format": FORMAT,
             "model": checkpoint.settings.model.model_dump(mode="json"),
             "config": checkpoint.settings.model_dump(mode="json"),
-            "card": {"checkpoint": checkpoint.fingerprint, "training": checkpoint.state, **(card or {})},
+            "training": {"checkpoint": checkpoint.fingerprint, **checkpoint.state},
             "fingerprint": files_fingerprint(work),
         }
         write_text(work / "bundle.json", json.dumps(told, indent=2) + "\n")
-        check_bundle(open_bundle(work), model)
+        if card is not None:
+            shutil.copyfile(card, work / "README.md")
+        differences = check_bundle(open_bundle(work), model, pictures)
         work.chmod(0o755)
         if out.exists():
             shutil.rmtree(out)
         work.rename(out)
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    return open_bundle(out)
+    return open_bundle(out), differences
 
 
 def _example(model: Model, name: str, b: int, s: int, seed: int = 0) -> Tensor:
@@ -149,7 +173,9 @@ def _write_graph(proto: onnx.ModelProto, path: Path, shared: bytearray, places: 
 
 
 @torch.no_grad()
-def check_bundle(bundle: Bundle, model: Model, images: dict[str, np.ndarray] | None = None) -> dict[str, float]:
+def check_bundle(
+    bundle: Bundle, model: Model, images: dict[str, npt.NDArray[np.uint8]] | None = None
+) -> dict[str, float]:
     """Largest difference of each graph from torch, on given pictures or on noise; too large is an error."""
     encoders: dict[str, Any] = {
         "frame": bundle.encode_frames, "tile": bundle.encode_tiles,

@@ -21,9 +21,10 @@ from x2localizer.datasets.dataset import open_dataset
 from x2localizer.errors import CheckpointError, UserError
 from x2localizer.files import write_text
 from x2localizer.learn.batches import Videos, ahead, rng_for
-from x2localizer.learn.checkpoint import load_checkpoint, load_optimizer, load_weights, save_checkpoint
+from x2localizer.learn.checkpoint import load_checkpoint, load_optimizer, load_start, load_weights, save_checkpoint
 from x2localizer.learn.gather import average_gradients, rank_and_world
 from x2localizer.learn.model import Model
+from x2localizer.learn.optimizer import build_optimizer
 from x2localizer.learn.stages import STAGES, Stage, freeze, full_stage, image_stage, progressive_stage
 
 Report = Callable[[str, int, int, dict[str, float]], None]
@@ -42,19 +43,29 @@ def learning_rate(settings: StageSettings, step: int) -> float:
 
 
 def train(
-    settings: TrainSettings, data: Path, out: Path, stages: tuple[str, ...] = STAGES, report: Report = quiet
+    settings: TrainSettings,
+    data: Path,
+    out: Path,
+    stages: tuple[str, ...] = STAGES,
+    report: Report = quiet,
+    start: Path | None = None,
 ) -> Path:
     """Run stages one after the other, or go on with a run; gives the best checkpoint of the last stage.
 
-    Each stage starts from the best checkpoint of the one before it. A stage that is done is not done again.
+    Each stage starts from the best checkpoint of the one before it, the first from ``start`` if there is one: runs
+    that differ only in a later stage share the earlier ones. A stage that is done is not done again.
     """
     fabric = _launch(settings)
     torch.manual_seed(settings.seed)
     source = open_dataset(data)
     train_videos, held_out = Videos(source, "train", settings.model), Videos(source, "val", settings.model)
     model = Model(settings.model).to(fabric.device)
+    if start is not None:
+        load_start(model, load_checkpoint(start))
     best = None
     for name in STAGES[: 1 + max(STAGES.index(stage) for stage in stages)]:
+        if start is not None and name not in stages:
+            continue
         best = out / name / "best.safetensors"
         if name not in stages or (out / name / "done.json").is_file():
             load_weights(model, load_checkpoint(best).tensors)
@@ -106,7 +117,7 @@ def run_stage(
     """Train one stage until its steps or its patience end. The first process alone writes."""
     model.set_trainable(stage.trains)
     wanted = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.AdamW(wanted, stage.settings.lr, weight_decay=stage.settings.weight_decay)
+    optimizer = build_optimizer(model, stage.settings)
     progress = _resume(folder / "last.safetensors", model, optimizer, settings)
     log = _Log(folder) if fabric.is_global_zero else None
     rank, _ = rank_and_world()

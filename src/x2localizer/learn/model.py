@@ -30,9 +30,10 @@ class Model(nn.Module):
     def prefixes(self, videos: Tensor, budgets: list[int], *, adapt: bool = True) -> dict[int, SetEmbedding]:
         """Phi of the first frames of videos (b, T, 3, h, w), all budgets in one pass; tokens as (b, budget, d)."""
         b = len(videos)
-        images = torch.cat([videos[:, :budget].flatten(0, 1) for budget in budgets])
+        frame = torch.arange(b * max(budgets), device=videos.device).reshape(b, -1)
+        members = torch.cat([frame[:, :budget].flatten() for budget in budgets])
         lengths = [budget for budget in budgets for _ in range(b)]
-        out = self.ground.embed_sets(images, lengths, adapt=adapt)
+        out = self.ground.embed_sets(videos[:, : max(budgets)].flatten(0, 1), lengths, members, adapt=adapt)
         found, start = {}, 0
         for i, budget in enumerate(budgets):
             stop = start + b * budget
@@ -50,9 +51,16 @@ class Model(nn.Module):
         return SetEmbedding(out.whole, out.tokens.reshape(b, s, -1))
 
     def set_trainable(self, what: Trains) -> None:
-        """Freeze all but what a stage trains."""
+        """Freeze all but what a stage trains; a model without adapters trains its towers instead of them."""
         for name, parameter in self.named_parameters():
-            adapter = ".adapters." in f".{name}" or "instance_embedding" in name
-            parameter.requires_grad_(
-                not adapter if what == "everything" else adapter and (what == "adapters" or name.startswith("ground."))
-            )
+            if what == "everything":
+                wanted = not is_adapter(name)
+            else:
+                wanted = is_adapter(name) or not self.settings.adapters
+                wanted = wanted and (what == "adapters" or name.startswith("ground."))
+            parameter.requires_grad_(wanted)
+
+
+def is_adapter(name: str) -> bool:
+    """Whether a parameter belongs to the adapters."""
+    return ".adapters." in name or name.endswith("instance_embedding")

@@ -11,12 +11,14 @@ Strict: every key is used, or named in the error.
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from torch import Tensor
 
+from x2localizer.config import TrainSettings
 from x2localizer.errors import CheckpointError
-from x2localizer.learn.backbone import resample_positions
-from x2localizer.learn.checkpoint import load_weights
+from x2localizer.learn.backbone import read_tensors, resample_positions
+from x2localizer.learn.checkpoint import load_weights, save_checkpoint
 from x2localizer.learn.model import Model
 
 TOWERS = {
@@ -37,6 +39,16 @@ def layout_of(tensors: dict[str, Tensor]) -> str:
         f"These weights have an unknown layout; their first key is '{next(iter(sorted(tensors)), 'none')}'.",
         "Known are query_net.* / reference_net.* (GAReT) and encoder_a.* / encoder_b.* (the paper's authors).",
     )
+
+
+def import_file(settings: TrainSettings, weights: Path, out: Path) -> tuple[str, str]:
+    """Published weights as a checkpoint; gives their layout and the checkpoint's fingerprint."""
+    model = Model(settings.model)
+    tensors = read_tensors(weights)
+    layout = import_published(model, tensors)
+    stage = "full" if any("T_Adapter" in key for key in tensors) else "image"
+    fingerprint = save_checkpoint(out, model, settings, {"stage": stage, "imported": weights.name, "layout": layout})
+    return layout, fingerprint
 
 
 def import_published(model: Model, tensors: dict[str, Tensor]) -> str:

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from x2localizer.config import StageSettings, TrainSettings
-from x2localizer.files import atomic_path
 from x2localizer.learn.batches import PairBatch, VideoBatch, Videos
-from x2localizer.learn.checkpoint import fingerprint_of
+from x2localizer.learn.checkpoint import fingerprint_of, write_tensors
 from x2localizer.learn.gather import allowed_columns, gather_rows, targets
 from x2localizer.learn.model import Model, Trains
 from x2localizer.learn.objective import (
@@ -98,8 +97,7 @@ def freeze(model: Model, train: Videos, folder: Path) -> Frozen:
         regions = embed_regions(model, train)
         full = model.settings.frames
         teacher = embed_prefixes(model, train, [full])[full].whole
-        with atomic_path(path) as target:
-            save_file({"whole": regions.whole, "tokens": regions.tokens, "teacher": teacher}, target)
+        write_tensors(path, {"whole": regions.whole, "tokens": regions.tokens, "teacher": teacher})
     kept = load_file(path, device=str(device))
     return Frozen(Gallery(kept["whole"], kept["tokens"]), kept["teacher"])
 

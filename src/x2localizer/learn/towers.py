@@ -21,6 +21,10 @@ PREFIX_TOKENS = 2
 """cls and dist come first."""
 
 
+Group = tuple[slice, int, int, Tensor]
+"""Sets of one length: where their instances lie, how many sets, how long, and the instance embeddings."""
+
+
 class SetEmbedding(NamedTuple):
     """What Phi says of each set: one embedding for all of it, and one token per instance; all of length 1."""
 
@@ -29,16 +33,19 @@ class SetEmbedding(NamedTuple):
 
 
 class Tower(nn.Module):
-    """A backbone with adapters. ``grid`` is True for regions: only cls and dist look across tiles."""
+    """A backbone, with adapters or without. ``grid`` is True for regions: only cls and dist look across tiles."""
 
     def __init__(self, settings: ModelSettings, size: tuple[int, int], instances: int, *, grid: bool) -> None:
         super().__init__()
         self.backbone: Any = build_backbone(settings.backbone, size, settings.dim)
         width = self.backbone.embed_dim
         hidden = max(1, round(width * settings.adapter_ratio))
-        self.adapters = nn.ModuleList(Adapter(width, hidden, settings.adapter_skip) for _ in self.backbone.blocks)
-        self.instance_embedding = nn.Parameter(torch.zeros(instances, width))
-        nn.init.trunc_normal_(self.instance_embedding, std=0.02)
+        if settings.adapters:
+            self.adapters = nn.ModuleList(Adapter(width, hidden, settings.adapter_skip) for _ in self.backbone.blocks)
+            self.instance_embedding = nn.Parameter(torch.zeros(instances, width))
+            nn.init.trunc_normal_(self.instance_embedding, std=0.02)
+        self.adapted = settings.adapters
+        self.instances = instances
         self.grid = grid
         self.size = size
 
@@ -59,17 +66,21 @@ class Tower(nn.Module):
 
     # Set level -----------------------------------------------------------------------------------------------------
 
-    def embed_sets(self, images: Tensor, lengths: Sequence[int], *, adapt: bool = True) -> SetEmbedding:
+    def embed_sets(
+        self, images: Tensor, lengths: Sequence[int], members: Tensor | None = None, *, adapt: bool = True
+    ) -> SetEmbedding:
         """Phi for sets of any lengths at once: images (sum of lengths, 3, H, W), set after set.
 
-        No set sees another: sets of one length are attended together, without padding. ``adapt=False`` is the
-        baseline without adapters: the mean of the image embeddings.
+        Where sets share images, as the prefixes of one video do, ``members`` (sum of lengths,) says which image each
+        instance is, and what comes before the first adapter is computed once per image. No set sees another: sets of
+        one length are attended together, without padding. ``adapt=False`` leaves the adapters out, as a model without
+        any does: the mean of the image embeddings.
         """
-        if min(lengths, default=0) < 1 or max(lengths) > len(self.instance_embedding) or sum(lengths) != len(images):
-            raise ValueError(
-                f"lengths {list(lengths)} do not fit {len(images)} images and {len(self.instance_embedding)} places"
-            )
-        raw = self._adapted(images, lengths) if adapt else self.embed_images(images)
+        if members is None:
+            members = torch.arange(len(images), device=images.device)
+        if min(lengths, default=0) < 1 or max(lengths) > self.instances or sum(lengths) != len(members):
+            raise ValueError(f"lengths {list(lengths)} do not fit {len(members)} images and {self.instances} places")
+        raw = self._adapted(images, lengths, members) if adapt and self.adapted else self.embed_images(images)[members]
         parts = torch.split(raw, list(lengths))
         whole = F.normalize(torch.stack([part.mean(0) for part in parts]), dim=-1)
         return SetEmbedding(whole, F.normalize(raw, dim=-1))
@@ -77,12 +88,11 @@ class Tower(nn.Module):
     def embed_even(self, images: Tensor) -> SetEmbedding:
         """Phi for sets of one length, the shape that is exported: (b, s, 3, H, W) -> (b, d) and (b, s, d)."""
         b, s = images.shape[:2]
-        tokens = self._tokens(images.flatten(0, 1))
-        places = self.instance_embedding[:s]
-        last = len(self.backbone.blocks) - 1
-        for i, _ in enumerate(self.backbone.blocks):
-            tokens = self._block(i, tokens, [(slice(None), b, s, places)], keep_all=i < last)
-        raw = self._heads(self.backbone.norm(tokens)).reshape(b, s, -1)
+        if self.adapted:
+            z = self._spatial(0, self._tokens(images.flatten(0, 1)))
+            raw = self._blocks(z, [(slice(None), b, s, self.instance_embedding[:s])]).reshape(b, s, -1)
+        else:
+            raw = self.embed_images(images.flatten(0, 1)).reshape(b, s, -1)
         return SetEmbedding(F.normalize(raw.mean(1), dim=-1), F.normalize(raw, dim=-1))
 
     def _tokens(self, images: Tensor) -> Tensor:
@@ -91,43 +101,42 @@ class Tower(nn.Module):
         ready: Tensor = self.backbone.norm_pre(tokens)
         return ready
 
-    def _adapted(self, images: Tensor, lengths: Sequence[int]) -> Tensor:
-        """All blocks with their adapters: (n, d), not normalised."""
-        order, groups, start = [], [], 0
+    def _adapted(self, images: Tensor, lengths: Sequence[int], members: Tensor) -> Tensor:
+        """All blocks with their adapters: (instances, d), not normalised."""
+        order: list[int] = []
+        groups: list[Group] = []
         offsets = _starts(lengths)
         for length in sorted(set(lengths)):
-            members = [i for i, size in enumerate(lengths) if size == length]
-            order += [offsets[i] + k for i in members for k in range(length)]
-            stop = start + len(members) * length
-            groups.append((slice(start, stop), len(members), length, self.instance_embedding[:length]))
-            start = stop
+            starts = [offsets[i] for i, size in enumerate(lengths) if size == length]
+            part = slice(len(order), len(order) + len(starts) * length)
+            order += [start + k for start in starts for k in range(length)]
+            groups.append((part, len(starts), length, self.instance_embedding[:length]))
         index = torch.tensor(order, device=images.device)
-        tokens = self._tokens(images[index])
-        last = len(self.backbone.blocks) - 1
-        for i, _ in enumerate(self.backbone.blocks):
-            tokens = self._block(i, tokens, groups, keep_all=i < last)
-        raw = self._heads(self.backbone.norm(tokens))
+        raw = self._blocks(self._spatial(0, self._tokens(images))[members[index]], groups)
         return torch.empty_like(raw).index_copy(0, index, raw)
 
-    def _block(
-        self, i: int, tokens: Tensor, groups: Sequence[tuple[slice, int, int, Tensor]], *, keep_all: bool
-    ) -> Tensor:
-        """One block: spatial attention, attention across instances, MLP.
+    def _blocks(self, z: Tensor, groups: Sequence[Group]) -> Tensor:
+        """From the first block's adapter to the heads: (instances, p, c) -> (instances, d)."""
+        for i, block in enumerate(self.backbone.blocks):
+            if i:
+                z = self._spatial(i, z)
+            across = [self._across(i, z[part], b, s, places) for part, b, s, places in groups]
+            z = z + (across[0] if len(across) == 1 else torch.cat(across))
+            z = z + block.mlp(block.norm2(z))
+        return self._heads(self.backbone.norm(z))
 
-        After the last block only cls and dist are read, so there only they are computed (``keep_all=False``).
+    def _spatial(self, i: int, tokens: Tensor) -> Tensor:
+        """The spatial attention of a block, with its residual.
+
+        After the last block only cls and dist are read, so there only they are computed.
         """
         block = self.backbone.blocks[i]
-        kept = tokens if keep_all else tokens[:, :PREFIX_TOKENS]
-        if keep_all:
-            spatial = block.attn(block.norm1(tokens))
-        else:
-            q, k, v = split_heads(block.attn.qkv(block.norm1(tokens)), block.attn.num_heads)
-            spatial = block.attn.proj(attend(q[:, :, :PREFIX_TOKENS], k, v))
-        z = kept + spatial
-        across = [self._across(i, z[part], b, s, places) for part, b, s, places in groups]
-        z = z + (across[0] if len(across) == 1 else torch.cat(across))
-        out: Tensor = z + block.mlp(block.norm2(z))
-        return out
+        if i < len(self.backbone.blocks) - 1:
+            every: Tensor = tokens + block.attn(block.norm1(tokens))
+            return every
+        q, k, v = split_heads(block.attn.qkv(block.norm1(tokens)), block.attn.num_heads)
+        kept: Tensor = tokens[:, :PREFIX_TOKENS] + block.attn.proj(attend(q[:, :, :PREFIX_TOKENS], k, v))
+        return kept
 
     def _across(self, i: int, z: Tensor, b: int, s: int, places: Tensor) -> Tensor:
         """Y of the paper: what the instances tell each other, (b s, p, c)."""
