@@ -63,6 +63,8 @@ class DatasetSettings(Settings):
     keyframes: int = Field(8, ge=2, le=64)
     keyframe_spacing_s: float = Field(5.0, ge=0.1)
     frame_spacing_s: float = Field(1.0, ge=0.1)
+    fair: bool = False
+    """True: clear noon, empty roads and the season of the imagery on all drives but the long ones; an easy world."""
     long_drive_s: float = Field(200.0, ge=20, le=3600)
     """Filmed seconds of a long drive; a gap, where there is one, comes on top."""
     longest_gap_s: float = Field(110.0, ge=1, le=600)

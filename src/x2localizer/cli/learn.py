@@ -37,7 +37,7 @@ def train(
 
     Examples:
 
-      x2l train --preset town-quick --data data/quick --out runs/quick
+      x2l train --preset town-quick --data data/small --out runs/quick
 
       x2l train --data data/standard --out runs/no-self --stages progressive
         --start runs/town/full/best.safetensors --set objective.eta_self=0

@@ -231,7 +231,7 @@ class _Part:
     def add_clip(self, region: Region, number: int) -> bool:
         """One video inside a region; False if no road there is long enough."""
         last = (self.settings.keyframes - 1) * self.settings.keyframe_spacing_s
-        drive = draw_drive(self.town, number, last, region_bounds(self.town, region))
+        drive = draw_drive(self.town, number, last, region_bounds(self.town, region), fair=self.settings.fair)
         if drive is None:
             return False
         times = np.arange(0.0, last + 1e-6, self.settings.frame_spacing_s)

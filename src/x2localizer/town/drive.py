@@ -16,7 +16,7 @@ from x2localizer.town.seasons import season_palette, season_trees
 from x2localizer.town.street import VIEW_M, render
 from x2localizer.town.town import Town
 from x2localizer.town.traffic import PAINTS, car_boxes, parked_cars
-from x2localizer.town.weather import Conditions, draw_conditions, make_look
+from x2localizer.town.weather import Conditions, draw_conditions, fair_weather, make_look
 from x2localizer.types import Floats, Frame, Image, Region
 
 MOVING_CARS = 6
@@ -71,9 +71,12 @@ def region_bounds(town: Town, region: Region, margin_m: float = 6.0) -> Bounds:
 
 
 def draw_drive(
-    town: Town, seed: int, duration_s: float, bounds: Bounds | None = None, *, night: bool = False
+    town: Town, seed: int, duration_s: float, bounds: Bounds | None = None, *, night: bool = False, fair: bool = False
 ) -> Drive | None:
-    """A drive of a duration inside some bounds (the town's core by default); None if no road allows it."""
+    """A drive of a duration inside some bounds (the town's core by default); None if no road allows it.
+
+    ``fair`` is a drive at a clear noon on empty roads, in the season of the imagery.
+    """
     rng = stream(town.seed, "drive", seed)
     tile, size = town.place.tile_m, town.place.size_m
     bounds = bounds or (tile, tile, size - tile, size - tile)
@@ -83,6 +86,8 @@ def draw_drive(
         return None
     times, distances = drive_times(rng, route, duration_s)
     conditions = draw_conditions(rng, town.season, night)
+    if fair:
+        conditions = fair_weather(conditions, town.season)
     shake = np.stack([
         np.stack([rng.uniform(0.1, 0.5, 3) * np.radians(size_deg), rng.uniform(0.4, 5.0, 3),
                   rng.uniform(0, 6.3, 3)], 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
@@ -64,6 +64,19 @@ def draw_conditions(rng: np.random.Generator, not_season: Season | None = None, 
         traffic=float(rng.uniform(0, 1)),
         seed=int(rng.integers(1 << 30)),
     )  # fmt: skip
+
+
+def fair_weather(conditions: Conditions, season: Season) -> Conditions:
+    """The same camera at a clear noon of a season, on empty roads."""
+    return replace(
+        conditions,
+        season=season,
+        weather="clear",
+        daytime="noon",
+        sun_azimuth_deg=180.0,
+        sun_height_deg=45.0,
+        traffic=0.0,
+    )
 
 
 MONTHS: dict[Season, int] = {"winter": 1, "snow": 2, "spring": 4, "summer": 7, "autumn": 10}
