@@ -70,7 +70,7 @@ def bundle(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 
 
 def test_every_preset_is_valid() -> None:
-    assert preset_names("train") == ["gama", "town", "town-quick"]
+    assert preset_names("train") == ["gama", "town", "town-deit", "town-quick"]
     for name in preset_names("train"):
         load_config(TrainSettings, "train", name)
 
@@ -123,6 +123,14 @@ def test_another_config_does_not_go_on_with_a_run(run: Path, tiny_dataset: Path,
     other = SETTINGS.model_copy(update={"seed": 7})
     with pytest.raises(CheckpointError, match="another config"):
         train(other, tiny_dataset, tmp_path / "run")
+
+
+def test_a_run_may_go_on_longer(run: Path, tiny_dataset: Path, tmp_path: Path) -> None:
+    shutil.copytree(run / "image", tmp_path / "image")
+    (tmp_path / "image" / "done.json").unlink()
+    longer = SETTINGS.model_copy(update={"image": SHORT.model_copy(update={"steps": 9})})
+    train(longer, tiny_dataset, tmp_path, ("image",))
+    assert load_checkpoint(tmp_path / "image" / "last.safetensors").state["step"] == 9
 
 
 def test_a_loss_that_is_no_number_stops_and_names_it(
@@ -421,7 +429,17 @@ def test_published_weights_become_a_checkpoint_by_command(tmp_path: Path) -> Non
         "[model.backbone]\nwidth=24\ndepth=2\nheads=2\npatch=16\n"
     )
     out = tmp_path / "full" / "best.safetensors"
-    command = [sys.executable, "-c", MAIN, "import", tmp_path / "w.pth", "--preset", preset, "--out", out]
+    command: list[str | Path] = [
+        sys.executable,
+        "-c",
+        MAIN,
+        "import",
+        tmp_path / "w.pth",
+        "--preset",
+        preset,
+        "--out",
+        out,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert "layout of authors" in done.stdout, done.stderr
     found = load_checkpoint(out)

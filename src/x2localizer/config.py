@@ -177,6 +177,33 @@ class TrainSettings(Settings):
     """bf16 is for GPUs: on CPUs it is far slower."""
 
 
+class LocalizeSettings(Settings):
+    """From frames to fixes."""
+
+    policy: Literal["swrl", "once"] = "swrl"
+    """swrl searches anew in every window; once lets the first prefix decide."""
+    frame_spacing_s: float = Field(1.0, gt=0)
+    keyframe_spacing_s: float = Field(5.0, gt=0)
+    """A prefix or window takes a keyframe that often."""
+    window_s: float = Field(20.0, gt=0)
+    """A new window starts that often."""
+    budget: int = Field(8, ge=1)
+    """Keyframes of a window, tau of the paper."""
+    candidates: int = Field(10, ge=1)
+    """K_c: regions whose tiles a frame is matched with."""
+    matching: Literal["path", "frame"] = "path"
+    """frame: the best tile of each frame by itself, as in the paper; path: tiles must be reachable from each other."""
+    max_speed_m_per_s: float = Field(30.0, gt=0)
+    sharpness: float = Field(12.0, gt=0)
+    """With path matching: how strongly one frame's similarities count, as log-probability per unit."""
+    recall_weight: float = Field(20.0, ge=0)
+    """With path matching: how strongly the regions' similarities count, as log-probability per unit of s_mix."""
+    jump: float = Field(1e-4, ge=0, le=1)
+    """With path matching: the share of belief that starts anew anywhere at each frame."""
+    gap_s: float = Field(8.0, gt=0)
+    """So long without a usable frame is an interruption: the window starts anew."""
+
+
 Tree = TypeVar("Tree", bound=Settings)
 
 
@@ -189,6 +216,14 @@ def preset_names(family: str) -> list[str]:
 def load_config(tree: type[Tree], family: str, preset: str | Path, overrides: Sequence[str] = ()) -> Tree:
     """Read a preset by name, or a TOML file by path, and apply overrides like ``test.towns=4``."""
     values = _read_preset(family, preset)
+    for override in overrides:
+        _apply(values, override)
+    return validate(tree, values)
+
+
+def from_overrides(tree: type[Tree], overrides: Sequence[str]) -> Tree:
+    """The defaults with overrides like ``budget=4``."""
+    values: dict[str, Any] = {}
     for override in overrides:
         _apply(values, override)
     return validate(tree, values)

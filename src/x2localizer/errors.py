@@ -50,6 +50,10 @@ class BundleError(UserError):
     """A bundle that is missing, damaged or of another format."""
 
 
+class GalleryError(UserError):
+    """A gallery that is missing, half built, damaged, or made by another bundle."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """A remedy that names the known word nearest to a wrong one, or lists them all."""
     words = sorted(known)

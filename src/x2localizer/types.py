@@ -7,6 +7,7 @@ metres, images are RGB ``uint8`` arrays of shape (height, width, 3).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -105,3 +106,40 @@ class Region:
 
     def __str__(self) -> str:
         return f"{self.z}/{self.x}/{self.y}x{self.n}"
+
+
+Status = Literal["locating", "tracking", "lost"]
+"""locating: too little seen yet. tracking: sure enough to state a position. lost: seen enough, and not sure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A region that a search found, and how similar it is."""
+
+    region: Region
+    similarity: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """What a localizer says at one frame.
+
+    ``guess`` is the best guess, however unsure, and ``confidence`` the probability that it is within 80 m of the truth.
+    ``similarity`` is that of the frame with the tile of the guess, ``region`` the candidate that holds it.
+    ``refreshed``: the candidates, best first, were searched anew at this frame.
+    """
+
+    index: int
+    time_s: float
+    status: Status
+    guess: Position | None = None
+    confidence: float = 0.0
+    similarity: float = 0.0
+    region: Region | None = None
+    candidates: tuple[Candidate, ...] = ()
+    refreshed: bool = False
+
+    @property
+    def position(self) -> Position | None:
+        """The place, stated only when tracking."""
+        return self.guess if self.status == "tracking" else None

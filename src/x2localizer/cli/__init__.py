@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from x2localizer import __version__
-from x2localizer.cli import bench, check, demo, inspect, learn, town
+from x2localizer.cli import bench, check, demo, inspect, learn, localize, town
 from x2localizer.errors import UserError
 
 INTERRUPTED = 130
@@ -28,6 +28,9 @@ app.add_typer(town.app, name="town")
 app.add_typer(bench.app, name="bench")
 app.command("check")(check.check)
 app.command("inspect")(inspect.inspect)
+app.command("index")(localize.index)
+app.command("localize")(localize.localize)
+app.command("calibrate")(localize.calibrate)
 app.command("demo")(demo.demo)
 app.command("train")(learn.train)
 app.command("import")(learn.import_weights)

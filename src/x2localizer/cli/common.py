@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import platform
 import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -89,6 +93,21 @@ def show_values(title: str, values: dict[str, object], as_json: bool, notes: dic
 def command_line(*words: object) -> str:
     """A command as a user would type it, to be stored with what it makes."""
     return " ".join(["x2l", *(str(word) for word in words)])
+
+
+def machine() -> str:
+    """What this machine is, for figures that depend on it."""
+    name = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        found = re.search(r"model name\s*:\s*(.+)", info.read_text(encoding="utf-8", errors="replace"))
+        name = found[1] if found else name
+    return f"{os.cpu_count()} cores {name}"
+
+
+def today() -> str:
+    """The date of a measurement."""
+    return datetime.now(UTC).date().isoformat()
 
 
 def say(text: str) -> None:

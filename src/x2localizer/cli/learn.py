@@ -16,13 +16,16 @@ from x2localizer.cli.common import (
     JsonOption,
     SetOption,
     console,
+    machine,
     needs_training,
     progress_columns,
     say,
     show_values,
+    today,
 )
 from x2localizer.config import TrainSettings, load_config
 from x2localizer.errors import UserError
+from x2localizer.files import write_text
 
 
 def train(
@@ -136,6 +139,7 @@ def evaluate(
     runs: Annotated[list[Path], typer.Argument(help="Folders of training runs; the first is compared with the rest.")],
     data: Annotated[Path, typer.Option(help="A data set.")],
     split: Annotated[str, typer.Option(help="val while choosing settings, test for what is published.")] = "test",
+    out: Annotated[Path | None, typer.Option(help="Also write the results as JSON.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Coarse prefix retrieval of runs, side by side: R@1/5/10/1% at 1, 2, 4 and 8 frames, and the paper's claims.
@@ -153,9 +157,14 @@ def evaluate(
         rows, gallery = coarse.coarse_rows(runs, data, split, [1, 2, 4, 8], status.update)
     cells, claims = coarse.coarse_table(rows, gallery), coarse.check_claims(rows)
     queries = len(next(iter(rows[0].ranks.values())))
+    values = {
+        "split": split, "videos": queries, "gallery": gallery, "seed": 42, "machine": machine(), "date": today(),
+        "rows": coarse.to_values(cells), "claims": coarse.to_values(claims),
+    }  # fmt: skip
+    if out is not None:
+        write_text(out, json.dumps(values, indent=1) + "\n")
     if as_json:
-        values = {"split": split, "videos": queries, "gallery": gallery, "rows": coarse.to_values(cells)}
-        typer.echo(json.dumps(values | {"claims": coarse.to_values(claims)}))
+        typer.echo(json.dumps(values))
         return
     say(f"{split}: {queries} videos, {gallery} regions; 95% bootstrap intervals over videos, seed 42\n")
     typer.echo(coarse.table_text(cells))

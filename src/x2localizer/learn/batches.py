@@ -1,25 +1,27 @@
 """Batches for training, each a pure function of the seed and the step: a run that resumes sees the same ones.
 
-Pictures are decoded when a batch is made, one batch ahead in a thread; the data set is never held in memory.
+Pictures are decoded when a batch is made, two batches ahead in a process of its own; the data set is never held in
+memory.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
+import torch.utils.data
 from torch import Tensor
 
 from x2localizer import geo
 from x2localizer.config import ModelSettings, StageSettings
 from x2localizer.datasets.dataset import Dataset
 from x2localizer.datasets.tables import FrameRow, Media, RegionRow, VideoRow
-from x2localizer.errors import DatasetError
+from x2localizer.errors import DatasetError, UserError
 
 MEAN = torch.tensor([0.485, 0.456, 0.406]).reshape(3, 1, 1) * 255
 STD = torch.tensor([0.229, 0.224, 0.225]).reshape(3, 1, 1) * 255
@@ -76,15 +78,47 @@ def rng_for(seed: int, stage: str, step: int, rank: int = 0) -> np.random.Genera
     return np.random.default_rng([seed, *stage.encode(), step, rank])
 
 
+class _Steps(torch.utils.data.Dataset["Batch | _Failure"]):
+    """Steps start .. stop - 1 as a data set of torch, whose items are whole batches."""
+
+    def __init__(self, make: Callable[[int], Batch], start: int, stop: int) -> None:
+        self.make, self.start, self.stop = make, start, stop
+
+    def __len__(self) -> int:
+        return max(0, self.stop - self.start)
+
+    def __getitem__(self, item: int) -> Batch | _Failure:
+        try:
+            return self.make(self.start + item)
+        except UserError as problem:  # torch would rebuild the error from its text alone
+            return _Failure(problem.what, problem.remedy)
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    what: str
+    remedy: str
+
+
 def ahead(make: Callable[[int], Batch], start: int, stop: int) -> Iterator[tuple[int, Batch]]:
-    """Batches start .. stop - 1, each made while the one before is in use."""
-    with ThreadPoolExecutor(1) as pool:
-        coming = pool.submit(make, start) if start < stop else None
-        for step in range(start, stop):
-            assert coming is not None
-            batch = coming.result()
-            coming = pool.submit(make, step + 1) if step + 1 < stop else None
-            yield step, batch
+    """Batches start .. stop - 1, made while the ones before are in use.
+
+    In a process of its own where processes can be forked: a thread that decodes pictures would hold up the training
+    thread at every one of its thousands of small calls.
+    """
+    forks = "fork" in multiprocessing.get_all_start_methods()
+    loader = torch.utils.data.DataLoader(
+        _Steps(make, start, stop), batch_size=None, collate_fn=_as_it_is, num_workers=int(forks),
+        prefetch_factor=2 if forks else None, multiprocessing_context="fork" if forks else None,
+    )  # fmt: skip
+    for step, batch in enumerate(loader, start):
+        if isinstance(batch, _Failure):
+            raise DatasetError(batch.what, batch.remedy)
+        yield step, batch
+
+
+def _as_it_is(batch: Batch) -> Batch:
+    return batch
 
 
 def relight(rng: np.random.Generator, images: npt.NDArray[np.uint8]) -> Tensor:

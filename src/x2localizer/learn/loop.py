@@ -169,12 +169,18 @@ def _resume(path: Path, model: Model, optimizer: torch.optim.Optimizer, settings
     if not path.is_file():
         return _Progress()
     found = load_checkpoint(path)
-    if found.settings != settings:
+    if _but_length(found.settings) != _but_length(settings):
         raise CheckpointError(f"{path.parent} was begun with another config.", "Choose a new --out, or remove it.")
     load_weights(model, found.tensors)
     load_optimizer(optimizer, found.optimizer)
     state = found.state
     return _Progress(state["step"], state["best"], state["stale"], state["seconds"])
+
+
+def _but_length(settings: TrainSettings) -> TrainSettings:
+    """Settings without what may change while a run goes on: the length of its stages, which the rate then follows."""
+    same = {"steps": 1, "evaluate_every": 1, "patience": 1}
+    return settings.model_copy(update={name: getattr(settings, name).model_copy(update=same) for name in STAGES})
 
 
 def _insist_finite(stage: str, step: int, terms: dict[str, torch.Tensor], folder: Path) -> None:

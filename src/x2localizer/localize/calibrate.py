@@ -1,0 +1,101 @@
+"""Fit the confidence of a bundle: drive through towns the model did not train on, and see how often it is right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from x2localizer import geo
+from x2localizer.config import LocalizeSettings, TownSettings
+from x2localizer.encode import Bundle, open_bundle
+from x2localizer.errors import UserError
+from x2localizer.gallery import Gallery, index
+from x2localizer.localize.confidence import RIGHT_M, Confidence, Evidence, choose_threshold, fit, reliability
+from x2localizer.localize.localizer import Localizer
+from x2localizer.town.drive import draw_drive, open_film
+from x2localizer.town.folder import save_town
+from x2localizer.town.town import Town, build_town
+from x2localizer.types import Fix, Frame, Position
+
+DRIVE_S = 150.0
+
+
+def town_gallery(town: Town, bundle: Bundle, work: Path) -> Gallery:
+    """The gallery of a town, made once."""
+    folder = work / f"town-{town.seed}"
+    if not (folder / "aerial.tif").is_file():
+        save_town(town, folder)
+    return index(folder / "aerial.tif", bundle, work / f"gallery-{town.seed}-{bundle.fingerprint}")
+
+
+def drive_frames(
+    town: Town, number: int, bundle: Bundle, seconds: float = DRIVE_S, spacing_s: float = 1.0
+) -> tuple[Iterator[Frame], list[Position]] | None:
+    """A drive through a town as the bundle sees it, and where the camera is at each frame; None without a road."""
+    drive = draw_drive(town, number, seconds)
+    if drive is None:
+        return None
+    times = np.arange(0.0, seconds, spacing_s)
+    film = open_film(town, drive, bundle.model.frame_height, bundle.model.frame_width)
+    lats, lons = town.place.to_degrees(*drive.places(times)[:2])
+    return film.frames(times), [Position(float(a), float(b)) for a, b in zip(lats, lons, strict=True)]
+
+
+def is_right(fix: Fix, truth: Position) -> bool:
+    """Whether the guess is within 80 m."""
+    return fix.guess is not None and bool(
+        geo.distance_m(fix.guess.lat_deg, fix.guess.lon_deg, truth.lat_deg, truth.lon_deg) <= RIGHT_M
+    )
+
+
+def calibrate(
+    root: Path, seeds: range, drives: int, work: Path, report: Callable[[str], None] = lambda _: None
+) -> list[str]:
+    """Fit and store the confidence; gives lines that tell how it went.
+
+    Every second drive is fitted on; the reliability curve is of the others.
+    """
+    bundle = open_bundle(root)
+    rows: dict[bool, list[tuple[Evidence, bool]]] = {True: [], False: []}
+    for seed in seeds:
+        town = build_town(seed, TownSettings())
+        report(f"town {seed}: indexing ...")
+        gallery = town_gallery(town, bundle, work)
+        for number in range(drives):
+            report(f"town {seed}: drive {number} ...")
+            found = drive_frames(town, 70_000 + number, bundle)
+            if found is None:
+                continue
+            localizer = Localizer(gallery, bundle, LocalizeSettings())
+            for frame, truth in zip(*found, strict=True):
+                fix = localizer.update(frame)
+                if localizer.evidence is not None:
+                    rows[number % 2 == 0].append((localizer.evidence, is_right(fix, truth)))
+    if not rows[True] or not rows[False]:
+        raise UserError("There were too few drives to calibrate on.", "Give at least 2 --drives and other --towns.")
+    features, right = _arrays(rows[True])
+    draft = Confidence(fit(features, right))
+    p_fit = np.array([draft.probability(evidence) for evidence, _ in rows[True]])
+    threshold = choose_threshold(p_fit, right)
+    where = f"{len(right)} frames of drives through towns {seeds.start} to {seeds.stop - 1}"
+    final = Confidence(draft.weights, threshold, fitted_on=where)
+    final.save(bundle.root)
+    held, true = np.array([final.probability(e) for e, _ in rows[False]]), _arrays(rows[False])[1]
+    lines = [
+        f"fitted on {where}; {100 * right.mean():.0f}% of their guesses within 80 m",
+        f"tracking from a confidence of {threshold:.2f}",
+        f"on {len(true)} other frames of the same towns: {100 * true.mean():.0f}% within 80 m, "
+        f"{100 * (held >= threshold).mean():.0f}% tracking, of these {_percent(true[held >= threshold])} within 80 m",
+        "| confidence | within 80 m | frames |", "|---|---|---|",
+    ]  # fmt: skip
+    return lines + [f"| {p:.2f} | {share:.2f} | {count} |" for p, share, count in reliability(held, true)]
+
+
+def _arrays(rows: list[tuple[Evidence, bool]]) -> tuple[np.ndarray, np.ndarray]:
+    return np.stack([evidence.features() for evidence, _ in rows]), np.array([right for _, right in rows], np.bool_)
+
+
+def _percent(right: np.ndarray) -> str:
+    return f"{100 * right.mean():.0f}%" if len(right) else "none"

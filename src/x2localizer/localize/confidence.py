@@ -1,0 +1,128 @@
+"""How sure is a fix? A calibrated probability that it is within 80 m of the truth.
+
+A logistic regression on what the localizer sees itself, fitted on drives through validation towns and kept in the
+bundle as ``confidence.json``. A bundle without one is never sure: it does not claim what nobody measured.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from x2localizer.encode import Bundle
+from x2localizer.errors import BundleError
+from x2localizer.files import write_text
+from x2localizer.localize.belief import Match
+from x2localizer.search import Hits
+
+FILE = "confidence.json"
+RIGHT_M = 80.467
+"""0.05 mile: within so much a frame counts as right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What speaks for a fix: the share of belief around it, the frame's similarity, how far the best region is ahead
+    of the others, its similarity, and how many frames were taken in."""
+
+    share: float
+    similarity: float
+    lead: float
+    region: float
+    frames: int
+
+    @staticmethod
+    def of(match: Match, hits: Hits, frames: int) -> Evidence:
+        """The evidence at one frame."""
+        lead = float(hits.s_mix[0] - hits.s_mix[1:].mean()) if len(hits.s_mix) > 1 else 0.0
+        return Evidence(match.share, match.similarity, lead, float(hits.s_mix[0]), frames)
+
+    def features(self) -> npt.NDArray[np.float64]:
+        """As the regression takes it, (6,)."""
+        share = min(max(self.share, 1e-4), 1 - 1e-4)
+        odds = math.log(share / (1 - share))
+        return np.array([1.0, odds, self.similarity, 10.0 * self.lead, self.region, math.log1p(min(self.frames, 60))])
+
+
+@dataclass(frozen=True, slots=True)
+class Confidence:
+    """A fitted regression, the probability from which a fix counts as tracking, and where it was fitted."""
+
+    weights: tuple[float, ...] = ()
+    threshold: float = 0.5
+    least_frames: int = 10
+    """Before so many frames a fix that is not sure is still locating, not lost."""
+    fitted_on: str = ""
+
+    @staticmethod
+    def of(bundle: Bundle) -> Confidence:
+        """What a bundle holds; never sure if it holds none."""
+        path = bundle.root / FILE
+        if not path.is_file():
+            return Confidence(threshold=math.inf)
+        try:
+            told: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            weights = tuple(float(value) for value in told["weights"])
+            return Confidence(weights, float(told["threshold"]), int(told["least_frames"]), str(told["fitted_on"]))
+        except (OSError, ValueError, KeyError, TypeError) as problem:
+            raise BundleError(f"{path} is damaged.", "Calibrate the bundle again: x2l calibrate") from problem
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether there is something to go by."""
+        return bool(self.weights)
+
+    def probability(self, evidence: Evidence) -> float:
+        """The probability that a fix with this evidence is within 80 m."""
+        if not self.weights:
+            return 0.0
+        return float(1.0 / (1.0 + math.exp(-float(np.dot(self.weights, evidence.features())))))
+
+    def save(self, folder: Path) -> None:
+        """Put it into a bundle."""
+        write_text(folder / FILE, json.dumps(asdict(self), indent=2) + "\n")
+
+
+def fit(features: npt.NDArray[np.float64], right: npt.NDArray[np.bool_], ridge: float = 1.0) -> tuple[float, ...]:
+    """Logistic regression by Newton's method: (q, f) and (q,) -> (f,)."""
+    weights = np.zeros(features.shape[1])
+    target = right.astype(np.float64)
+    penalty = ridge * np.eye(len(weights))
+    penalty[0, 0] = 1e-6
+    for _ in range(50):
+        p = 1.0 / (1.0 + np.exp(-np.clip(features @ weights, -30, 30)))
+        gradient = features.T @ (p - target) + penalty @ weights
+        curvature = (features * (p * (1 - p))[:, None]).T @ features + penalty
+        step = np.linalg.solve(curvature, gradient)
+        weights = weights - step
+        if float(np.abs(step).max()) < 1e-9:
+            break
+    return tuple(float(value) for value in weights)
+
+
+def reliability(
+    probability: npt.NDArray[np.float64], right: npt.NDArray[np.bool_], bins: int = 10
+) -> list[tuple[float, float, int]]:
+    """The reliability curve: mean probability, share that was right, and count, in each tenth of the scale."""
+    which = np.minimum((probability * bins).astype(int), bins - 1)
+    return [
+        (float(probability[which == b].mean()), float(right[which == b].mean()), int((which == b).sum()))
+        for b in range(bins)
+        if (which == b).any()
+    ]
+
+
+def choose_threshold(
+    probability: npt.NDArray[np.float64], right: npt.NDArray[np.bool_], precision: float = 0.8
+) -> float:
+    """The lowest probability from which at least that share of fixes is right; 1 if there is none."""
+    order = np.argsort(-probability)
+    share = np.cumsum(right[order]) / np.arange(1, len(order) + 1)
+    good = np.flatnonzero(share >= precision)
+    return float(probability[order[good[-1]]]) if len(good) else 1.0

@@ -1,0 +1,153 @@
+"""The localizer: a frame in, a fix out.
+
+Keyframes fill a window. The first window is searched at every keyframe, so that the answer grows better from the first
+frame on. With the policy ``swrl`` a new window starts every 20 s and is searched when its last keyframe has come; until
+then the old candidates serve. Between searches each frame is matched with the tiles of the candidate regions.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from x2localizer.config import LocalizeSettings
+from x2localizer.encode import Bundle
+from x2localizer.gallery.store import Gallery
+from x2localizer.localize.belief import Belief, Match
+from x2localizer.localize.candidates import TileReader
+from x2localizer.localize.confidence import Confidence, Evidence
+from x2localizer.localize.frames import FrameGate
+from x2localizer.search import Hits, Prior, Searcher
+from x2localizer.types import Candidate, Fix, Frame, Image, Region
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """A keyframe beside the region it was matched with: similarities with its tiles at half stride, (m, m)."""
+
+    frame: Frame
+    region: Region
+    similarities: npt.NDArray[np.float32]
+    valid: npt.NDArray[np.bool_]
+
+
+class Localizer:
+    """Follows one camera through one gallery."""
+
+    def __init__(
+        self,
+        gallery: Gallery,
+        bundle: Bundle,
+        settings: LocalizeSettings | None = None,
+        *,
+        prior: Prior | None = None,
+        searcher: Searcher | None = None,
+    ) -> None:
+        self.gallery, self.bundle = gallery, bundle
+        self.settings = settings or LocalizeSettings()
+        self.searcher = searcher or Searcher.over(gallery, threads=bundle.threads)
+        self._allowed = None if prior is None else prior.allowed(gallery.regions)
+        self._confidence = Confidence.of(bundle)
+        self._tiles = TileReader(gallery)
+        self._gate = FrameGate(self.settings.gap_s)
+        self._restart()
+
+    def _restart(self) -> None:
+        self._window: deque[Image] = deque(maxlen=min(self.settings.budget, self.bundle.model.frames))
+        self._keyframe_s: float | None = None
+        self._searched_s: float | None = None
+        self._searches = 0
+        self._last_s: float | None = None
+        self._belief: Belief | None = None
+        self._hits: Hits | None = None
+        self._candidates: tuple[Candidate, ...] = ()
+        self.evidence: Evidence | None = None
+        """What spoke for the last fix."""
+        self.view: View | None = None
+        """What the last frame was matched with, for those who draw."""
+
+    @property
+    def frame_size(self) -> tuple[int, int]:
+        """Height and width that frames must have; open the video with this size."""
+        return self.bundle.model.frame_height, self.bundle.model.frame_width
+
+    def run(self, frames: Iterable[Frame]) -> Iterator[Fix]:
+        """A fix for every frame of a source."""
+        for frame in frames:
+            yield self.update(frame)
+
+    def update(self, frame: Frame) -> Fix:
+        """Take in the next frame."""
+        if frame.image.shape != (*self.frame_size, 3):
+            raise ValueError(f"frames must be {self.frame_size[0]} x {self.frame_size[1]}, not {frame.image.shape}")
+        if not self._gate.usable(frame):
+            return Fix(frame.index, frame.time_s, "lost", candidates=self._candidates)
+        if self._gate.interrupted(frame):
+            self._restart()
+        is_keyframe = self._keyframe_s is None or frame.time_s - self._keyframe_s >= self._spacing - 1e-3
+        if is_keyframe:
+            self._keyframe_s = frame.time_s
+            self._window.append(frame.image)
+        refreshed = is_keyframe and self._due(frame.time_s)
+        if refreshed:
+            self._search(frame.time_s)
+        seconds = 0.0 if self._last_s is None else frame.time_s - self._last_s
+        self._last_s = frame.time_s
+        if self._belief is None or self._hits is None:
+            return Fix(frame.index, frame.time_s, "lost")
+        code = self.bundle.encode_frames(frame.image[None])[0]
+        match = self._belief.update(code, seconds)
+        grid = self._belief.grid
+        self.view = View(
+            frame, grid.regions[match.candidate], grid.codes[match.candidate] @ code, grid.valid[match.candidate]
+        )
+        return self._fix(frame, match, refreshed)
+
+    @property
+    def _spacing(self) -> float:
+        return self.settings.keyframe_spacing_s
+
+    def _due(self, time_s: float) -> bool:
+        """Whether the candidates are to be searched anew with the keyframe that has just come."""
+        if self._searches < (self._window.maxlen or 1):
+            return True  # the first window: better with every keyframe
+        if self.settings.policy == "once":
+            return False
+        return self._searched_s is None or time_s - self._searched_s >= self.settings.window_s - 1e-3
+
+    def _search(self, time_s: float) -> None:
+        """The best regions for the window, and the belief on their tiles."""
+        code = self.bundle.encode_prefixes(np.stack(self._window)[None])
+        hits = self.searcher.search(code, self.settings.candidates, self._allowed)
+        self._searches += 1
+        self._searched_s = time_s
+        if not len(hits.rows):
+            return
+        table = self.gallery.regions
+        regions: list[Region] = [table.region(int(row)) for row in hits.rows]
+        grid = self._tiles.grid(regions)
+        if not grid.valid.any():
+            return
+        scores = hits.s_mix.astype(np.float64)
+        self._belief = (
+            Belief(grid, scores, self.settings) if self._belief is None else self._belief.carried_over(grid, scores)
+        )
+        self._hits = hits
+        self._candidates = tuple(Candidate(r, float(s)) for r, s in zip(regions, hits.s_mix, strict=True))
+
+    def _fix(self, frame: Frame, match: Match, refreshed: bool) -> Fix:
+        assert self._belief is not None
+        assert self._hits is not None
+        self.evidence = Evidence.of(match, self._hits, self._belief.frames)
+        confidence = self._confidence.probability(self.evidence)
+        sure = confidence >= self._confidence.threshold
+        early = self._searches < len(self._window) or self._belief.frames < self._confidence.least_frames
+        return Fix(
+            frame.index, frame.time_s, "tracking" if sure else "locating" if early else "lost",
+            self._belief.grid.place(match.candidate, match.row, match.column), confidence, match.similarity,
+            self._belief.grid.regions[match.candidate], self._candidates, refreshed,
+        )  # fmt: skip

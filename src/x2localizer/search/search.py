@@ -1,0 +1,209 @@
+"""The best regions for a prefix by s_mix: plain, and fast with a proof.
+
+The fast search rests on two facts. A softmax-weighted mean is at most its maximum, so s_f is at most the best
+frame-tile similarity, and s_mix at most (s_g + that) / 2. And tokens kept in 8 bits give that best similarity up to an
+error that the Cauchy-Schwarz inequality bounds. So every region has an upper bound at a fraction of the cost; the exact
+s_mix is worked out for the regions with the highest bounds, until no bound that is left reaches the K-th best. Then the
+top K is exactly that of the plain search: the answer is certified.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime as ort
+
+from x2localizer.encode import SetCode
+from x2localizer.errors import GalleryError
+from x2localizer.gallery.store import Gallery
+from x2localizer.search.similarity import Bools, Codes, fine_similarity, token_similarity
+
+Rows = npt.NDArray[np.int64]
+ROUNDING = 1e-5
+"""Bounds are worked out in float32: so much is added, which is a hundred times their rounding."""
+ZERO = 128
+"""The byte that stands for 0."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hits:
+    """The best regions, best first: rows in the gallery, and their similarities, all (k,).
+
+    ``certified``: no other region of those that were allowed can be better. ``examined`` counts exact comparisons.
+    """
+
+    rows: Rows
+    s_mix: Codes
+    s_g: Codes
+    s_f: Codes
+    certified: bool
+    examined: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bytes:
+    """Tokens in 8 bits: (r, l, d) bytes, a scale per region, and how far any token of a region is off at most."""
+
+    values: npt.NDArray[np.uint8]
+    scale: Codes
+    slack: Codes
+
+
+class Searcher:
+    """Searches one gallery. Embeddings of regions and their tokens in 8 bits are kept in memory.
+
+    Full tokens are kept too if they take at most ``memory_mb``; else those of the best regions are read when needed.
+    """
+
+    def __init__(
+        self,
+        whole: Codes,
+        valid: Bools,
+        read: Callable[[Rows], Codes],
+        small: Bytes,
+        temperature: float = 0.01,
+        threads: int = 0,
+    ) -> None:
+        self.whole, self.valid, self._read, self.small = whole, valid, read, small
+        self.temperature, self.threads = temperature, threads or os.cpu_count() or 1
+
+    @classmethod
+    def over(cls, gallery: Gallery, *, temperature: float = 0.01, memory_mb: int = 1024, threads: int = 0) -> Searcher:
+        """A searcher over an open gallery."""
+        table = gallery.regions
+        if not len(table):
+            raise GalleryError(f"The gallery {gallery.address} holds no region.", "Index larger imagery.")
+        per, d = gallery.about.n**2, gallery.about.dim
+        keep = len(table) * per * d * 4 <= memory_mb << 20
+        full = np.empty((len(table), per, d), np.float32) if keep else None
+        parts = Bytes(
+            np.empty((len(table), per, d), np.uint8), np.empty(len(table), np.float32), np.empty(len(table), np.float32)
+        )
+        for ids, tokens in gallery.token_parts():
+            rows = np.searchsorted(table.ids, ids)
+            small = to_bytes(tokens)
+            parts.values[rows], parts.scale[rows], parts.slack[rows] = small.values, small.scale, small.slack
+            if full is not None:
+                full[rows] = tokens
+        read = (lambda rows: gallery.tokens(table.ids[rows])) if full is None else (lambda rows: full[rows])
+        return cls(table.whole, table.valid, read, parts, temperature, threads)
+
+    @classmethod
+    def of_arrays(cls, whole: Codes, tokens: Codes, valid: Bools | None = None, temperature: float = 0.01) -> Searcher:
+        """A searcher over arrays (r, d) and (r, l, d)."""
+        held = np.ones(tokens.shape[:2], np.bool_) if valid is None else valid
+        return cls(whole, held, lambda rows: tokens[rows], to_bytes(tokens), temperature)
+
+    @property
+    def bytes_per_region(self) -> int:
+        """Memory per region that every search needs."""
+        return int(self.whole.shape[1] * 4 + self.small.values[0].nbytes + 8 + self.valid.shape[1])
+
+    # Plain -----------------------------------------------------------------------------------------------------------
+
+    def scores(self, prefix: SetCode, rows: Rows) -> tuple[Codes, Codes]:
+        """s_g and s_f of some regions, exactly: (m,) each."""
+        s_g = self.whole[rows] @ prefix.whole[0]
+        s_tok = token_similarity(prefix.tokens[0], self._read(rows))
+        valid = self.valid[rows]
+        return s_g, fine_similarity(s_tok, self.temperature, None if valid.all() else valid)
+
+    def plain(self, prefix: SetCode, k: int = 10, allowed: Bools | None = None, chunk: int = 256) -> Hits:
+        """The best k regions by comparing with all of them, some at a time."""
+        rows = np.arange(len(self.whole)) if allowed is None else np.flatnonzero(allowed)
+        found = [self.scores(prefix, part) for part in _chunks(rows, chunk)]
+        if not found:
+            return _nothing()
+        s_g, s_f = (np.concatenate([pair[i] for pair in found]) for i in (0, 1))
+        return _best(rows, s_g, s_f, k, certified=True)
+
+    # Fast ------------------------------------------------------------------------------------------------------------
+
+    def search(self, prefix: SetCode, k: int = 10, allowed: Bools | None = None, most: int = 4096) -> Hits:
+        """The best k regions, as ``plain`` finds them; not certified if that would take over ``most`` comparisons."""
+        rows = np.arange(len(self.whole)) if allowed is None else np.flatnonzero(allowed)
+        if len(rows) <= 4 * k:
+            return self.plain(prefix, k, allowed)
+        bound = (self.whole[rows] @ prefix.whole[0] + self._best_token(prefix.tokens[0], rows)) / 2 + ROUNDING
+        order = np.argsort(-bound, kind="stable")
+        taken = np.zeros(0, np.int64)
+        s_g, s_f = np.zeros(0, np.float32), np.zeros(0, np.float32)
+        start, size = 0, 4 * k
+        while start < len(order):
+            if len(taken) >= k:
+                threshold = np.partition((s_g + s_f) / 2, -k)[-k]
+                reach = int((bound[order[start:]] >= threshold).sum())
+                if reach == 0:
+                    break
+                size = min(size, reach)
+            if start + size > most:
+                return _best(rows[taken], s_g, s_f, k, certified=False)
+            part = order[start : start + size]
+            more_g, more_f = self.scores(prefix, rows[part])
+            taken, s_g, s_f = np.append(taken, part), np.append(s_g, more_g), np.append(s_f, more_f)
+            start += size
+            size = 256
+        return _best(rows[taken], s_g, s_f, k, certified=True)
+
+    def _best_token(self, frames: Codes, rows: Rows, chunk: int = 2048) -> Codes:
+        """An upper bound of the best frame-tile similarity of each region, (m,)."""
+        step = np.maximum(np.abs(frames).max(1), 1e-12) / 63.0  # 7 bits: the sums of older CPUs would overflow with 8
+        query = np.rint(frames / step[:, None]).astype(np.int8)  # (k, d)
+        rounded = query * step[:, None]
+        off = np.linalg.norm(frames - rounded, axis=1)  # error of the query, for tokens of length 1
+        length = np.linalg.norm(rounded, axis=1)
+        columns = np.ascontiguousarray(query.T)
+        zero = ZERO * query.astype(np.int32).sum(1)
+        product = _product(self.threads)
+        out = np.empty(len(rows), np.float32)
+        everything = len(rows) == len(self.whole)
+        per, d = self.small.values.shape[1:]
+        for part in _chunks(np.arange(len(rows)), chunk):
+            chosen = rows[part]
+            values = self.small.values[chosen[0] : chosen[-1] + 1] if everything else self.small.values[chosen]
+            whole = product.run(None, {"a": values.reshape(-1, d), "b": columns})[0]  # (m l, k)
+            best = whole.reshape(len(part), per, -1).max(1) - zero  # (m, k)
+            near = best * step * self.small.scale[chosen, None]
+            out[part] = (near + off + length * self.small.slack[chosen, None]).max(1)
+        return out
+
+
+def to_bytes(tokens: Codes) -> Bytes:
+    """Tokens (r, l, d) in 8 bits, with one scale for each region."""
+    r = len(tokens)
+    scale = np.maximum(np.abs(tokens).reshape(r, -1).max(1), 1e-12) / np.float32(127.0)
+    steps = np.rint(tokens / scale[:, None, None])
+    slack = np.linalg.norm(tokens - steps * scale[:, None, None], axis=2).max(1)
+    return Bytes((steps + ZERO).astype(np.uint8), scale.astype(np.float32), slack.astype(np.float32))
+
+
+@cache
+def _product(threads: int) -> ort.InferenceSession:
+    """A product of bytes and signed bytes, exact in 32 bits: ten times as fast as one of floats."""
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 3
+    graph = (resources.files("x2localizer") / "search" / "product.onnx").read_bytes()
+    return ort.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+
+
+def _best(rows: Rows, s_g: Codes, s_f: Codes, k: int, *, certified: bool) -> Hits:
+    s_mix: Codes = np.asarray((s_g + s_f) / 2, np.float32)
+    order = np.lexsort((rows, -s_mix))[:k]
+    return Hits(rows[order], s_mix[order], s_g[order], s_f[order], certified, len(rows))
+
+
+def _nothing() -> Hits:
+    none = np.zeros(0, np.float32)
+    return Hits(np.zeros(0, np.int64), none, none, none, True, 0)
+
+
+def _chunks(rows: Rows, size: int) -> Iterator[Rows]:
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]

@@ -1,0 +1,68 @@
+"""A map from a gallery's own pictures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from x2localizer import geo
+from x2localizer.gallery.grid import BLOCK
+from x2localizer.gallery.store import PICTURE_PX, Gallery
+from x2localizer.types import Image, Position, Region
+
+MOST_PIXELS = 4096
+"""Along a side; larger areas are shown at a half, a quarter, ..."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GalleryMap:
+    """A picture, its north-west corner in tiles (columns may run past the antimeridian), and pixels per tile."""
+
+    image: Image
+    z: int
+    west: int
+    north: int
+    scale: float
+
+    def pixel(self, place: Position) -> tuple[float, float]:
+        """Where a place is in the picture: (x, y)."""
+        x, y = geo.tile_coordinates(place.lat_deg, place.lon_deg, self.z)
+        world = 1 << self.z
+        east = (float(x) - self.west + world / 2) % world - world / 2
+        return east * self.scale, (float(y) - self.north) * self.scale
+
+    def box(self, region: Region) -> tuple[float, float, float]:
+        """The north-west corner and the side of a region in the picture."""
+        world = 1 << self.z
+        east = (region.x - self.west + world // 2) % world - world // 2
+        return east * self.scale, (region.y - self.north) * self.scale, region.n * self.scale
+
+
+def draw_gallery(gallery: Gallery, around: list[Region]) -> GalleryMap:
+    """The map of the area that some regions span, with a tile of margin."""
+    about = gallery.about
+    world = 1 << about.zoom
+    first = around[0].x
+    # Columns relative to the first region, so that a span across the antimeridian stays whole.
+    columns = [(region.x - first + world // 2) % world - world // 2 for region in around]
+    west, east = first + min(columns) - 1, first + max(columns) + about.n + 1
+    north, south = min(region.y for region in around) - 1, max(region.y for region in around) + about.n + 1
+    shrink = 1
+    while max(east - west, south - north) * PICTURE_PX // shrink > MOST_PIXELS and shrink < PICTURE_PX:
+        shrink *= 2
+    px = PICTURE_PX // shrink
+    image = np.full(((south - north) * px, (east - west) * px, 3), 225, np.uint8)
+    for by in range(north // BLOCK * BLOCK, south, BLOCK):
+        row = [(bx % world, by) for bx in range(west // BLOCK * BLOCK, east, BLOCK)]
+        for block in gallery.blocks(row):
+            left = ((block.x - west + world // 2) % world - world // 2) * px
+            _paste(image, block.picture[::shrink, ::shrink], left, (block.y - north) * px)
+    return GalleryMap(image, about.zoom, west, north, px)
+
+
+def _paste(image: Image, picture: Image, left: int, top: int) -> None:
+    height, width = image.shape[:2]
+    x0, x1, y0, y1 = max(0, left), min(width, left + len(picture)), max(0, top), min(height, top + len(picture))
+    if x0 < x1 and y0 < y1:
+        image[y0:y1, x0:x1] = picture[y0 - top : y1 - top, x0 - left : x1 - left]
