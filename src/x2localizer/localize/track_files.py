@@ -24,7 +24,7 @@ from x2localizer.sources.tracks import Track
 from x2localizer.sources.tracks.track import write_gpx
 from x2localizer.types import Fix
 
-NO_DATE = datetime(1970, 1, 1, tzinfo=UTC)
+NO_DATE = datetime(2000, 1, 1, tzinfo=UTC)
 """GPX needs a date; a video that does not know its own starts here."""
 COLUMNS = ("index", "time_s", "status", "lat_deg", "lon_deg", "confidence", "similarity", "region", "refreshed")
 

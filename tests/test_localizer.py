@@ -1,0 +1,282 @@
+"""The localizer on a world of coloured tiles that a stand-in bundle tells apart: finding, following, interruptions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from test_gallery import PX, _save
+from x2localizer import geo
+from x2localizer.config import BackboneSettings, LocalizeSettings, ModelSettings
+from x2localizer.encode import Bundle, SetCode
+from x2localizer.gallery import Gallery, index
+from x2localizer.localize import Localizer
+from x2localizer.localize.belief import _reachable
+from x2localizer.localize.confidence import Confidence, choose_threshold, fit, reliability
+from x2localizer.localize.summary import summarize
+from x2localizer.localize.track_files import TrackFiles, stretches
+from x2localizer.search import Circle
+from x2localizer.show.report import heatmap, report
+from x2localizer.sources.tracks import Track, read_track
+from x2localizer.types import Fix, Frame, Image, Position
+
+X, Y, TILES = 160000, 200000, 30
+MODEL = ModelSettings(
+    backbone=BackboneSettings(width=24, depth=2, heads=2, patch=16), frame_height=32, frame_width=64, tile_px=PX, dim=64
+)
+FEATURES = np.random.default_rng(5).normal(0, 0.06, (3, 32))
+
+
+class ColourBundle(Bundle):
+    """Knows a place by its mean colour."""
+
+    def _code(self, images: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
+        angles = images.mean((-3, -2)) @ FEATURES
+        return np.asarray(np.concatenate([np.sin(angles), np.cos(angles)], -1) / np.sqrt(32), np.float32)
+
+    def encode_frames(self, images: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
+        return self._code(images)
+
+    def encode_tiles(self, images: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
+        return self._code(images)
+
+    def encode_prefixes(self, images: npt.NDArray[np.uint8]) -> SetCode:
+        tokens = self._code(images)
+        whole = tokens.mean(1)
+        return SetCode(whole / np.linalg.norm(whole, axis=-1, keepdims=True), tokens)
+
+    encode_regions = encode_prefixes
+
+
+@pytest.fixture(scope="module")
+def colours() -> npt.NDArray[np.uint8]:
+    """A colour for every tile."""
+    return np.random.default_rng(1).integers(20, 236, (TILES, TILES, 3), dtype=np.uint8)
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    root = tmp_path_factory.mktemp("colours")
+    Confidence((-6.0, 1.0, 8.0, 0.0, 0.0, 0.0), 0.6, 10, "a test").save(root)
+    return ColourBundle(root, MODEL, {}, "colours")
+
+
+@pytest.fixture(scope="module")
+def gallery(colours: npt.NDArray[np.uint8], bundle: Bundle, tmp_path_factory: pytest.TempPathFactory) -> Gallery:
+    folder = tmp_path_factory.mktemp("world")
+    _save(folder / "a.tif", colours.repeat(PX, 0).repeat(PX, 1), X, Y, nodata=False)
+    return index(folder / "a.tif", bundle, folder / "gallery")
+
+
+def _place(column: float, row: float) -> Position:
+    lat, lon = geo.from_tile_coordinates(X + column, Y + row, 19)
+    return Position(float(lat), float(lon))
+
+
+def _drive(
+    colours: npt.NDArray[np.uint8], seconds: range, start_s: float = 0.0, row: float = 8.5, noise: float = 2.0
+) -> Iterator[tuple[Frame, Position]]:
+    """Eastward along a row at about 10 m/s: a sixth of a tile per second."""
+    rng = np.random.default_rng(seconds.start)
+    for i, second in enumerate(seconds):
+        column = 4.5 + second / 6.0
+        shade = colours[int(row), int(column)] + rng.normal(0, noise, (32, 64, 3))
+        image: Image = np.clip(shade + rng.normal(0, 8, (32, 64, 3)), 0, 255).astype(np.uint8)
+        yield Frame(i, start_s + second, image), _place(column, row)
+
+
+def _away(fix: Fix, truth: Position) -> float:
+    assert fix.guess is not None
+    return float(geo.distance_m(fix.guess.lat_deg, fix.guess.lon_deg, truth.lat_deg, truth.lon_deg))
+
+
+def test_it_finds_and_follows_a_drive_across_regions(
+    gallery: Gallery, bundle: Bundle, colours: npt.NDArray[np.uint8]
+) -> None:
+    for matching in ("path", "frame"):
+        localizer = Localizer(gallery, bundle, LocalizeSettings(matching=matching))
+        fixes = [(localizer.update(frame), truth) for frame, truth in _drive(colours, range(100))]
+        away = [_away(fix, truth) for fix, truth in fixes]
+        assert np.median(away) < 45
+        assert np.mean(np.array(away) < 80.467) > 0.9
+        assert fixes[-1][0].status == "tracking"
+        assert len({fix.region for fix, _ in fixes}) > 2
+
+
+def test_refreshes_come_with_the_first_keyframes_and_then_every_window(
+    gallery: Gallery, bundle: Bundle, colours: npt.NDArray[np.uint8]
+) -> None:
+    def refreshed(**values: object) -> list[float]:
+        localizer = Localizer(gallery, bundle, LocalizeSettings(**values))
+        return [fix.time_s for frame, _ in _drive(colours, range(100)) if (fix := localizer.update(frame)).refreshed]
+
+    assert refreshed(budget=4) == [0, 5, 10, 15, 35, 55, 75, 95]
+    assert refreshed(budget=1, window_s=5.0) == list(range(0, 100, 5))
+    assert refreshed(policy="once", budget=4) == [0, 5, 10, 15]
+    assert refreshed(policy="once", budget=1) == [0]
+
+
+def test_swrl_goes_on_where_once_is_left_behind(
+    gallery: Gallery, bundle: Bundle, colours: npt.NDArray[np.uint8]
+) -> None:
+    shares = {}
+    for policy in ("once", "swrl"):
+        settings = LocalizeSettings(policy=policy, candidates=1, budget=2)
+        localizer = Localizer(gallery, bundle, settings)
+        late = [_away(localizer.update(f), t) < 80.467 for f, t in _drive(colours, range(120))][60:]
+        shares[policy] = np.mean(late)
+    assert shares["swrl"] > 0.8
+    assert shares["once"] < 0.4
+
+
+def test_after_an_interruption_it_starts_anew_and_recovers(
+    gallery: Gallery, bundle: Bundle, colours: npt.NDArray[np.uint8]
+) -> None:
+    localizer = Localizer(gallery, bundle)
+    for frame, _ in _drive(colours, range(50)):
+        localizer.update(frame)
+    elsewhere = list(_drive(colours, range(100, 130), start_s=60.0, row=22.5))
+    fixes = [(localizer.update(frame), truth) for frame, truth in elsewhere]
+    assert fixes[0][0].refreshed
+    assert np.mean([_away(fix, truth) < 80.467 for fix, truth in fixes[5:]]) > 0.9
+
+
+def test_black_and_frozen_frames_are_lost_and_do_not_disturb(
+    gallery: Gallery, bundle: Bundle, colours: npt.NDArray[np.uint8]
+) -> None:
+    localizer = Localizer(gallery, bundle)
+    frames = [frame for frame, _ in _drive(colours, range(40))]
+    for frame in frames[:30]:
+        localizer.update(frame)
+    black = localizer.update(Frame(30, 30.0, np.zeros((32, 64, 3), np.uint8)))
+    assert black.status == "lost"
+    assert black.position is None
+    assert localizer.update(frames[31]).status == "tracking"
+    frozen = [localizer.update(Frame(32 + i, 32.0 + i, frames[31].image)) for i in range(8)]
+    assert frozen[-1].status == "lost"
+    assert frozen[0].status != "lost"
+
+
+def test_what_is_not_on_the_map_is_not_claimed(gallery: Gallery, bundle: Bundle) -> None:
+    rng = np.random.default_rng(3)
+    localizer = Localizer(gallery, bundle)
+    sure = 0
+    for second in range(60):  # every frame another colour: no path explains it
+        shade = rng.integers(0, 256, 3) + rng.normal(0, 8, (32, 64, 3))
+        fix = localizer.update(Frame(second, float(second), np.clip(shade, 0, 255).astype(np.uint8)))
+        sure += fix.position is not None
+    assert sure < 12
+
+
+def test_a_bundle_without_calibration_is_never_sure(
+    gallery: Gallery, bundle: Bundle, colours: npt.NDArray[np.uint8], tmp_path: Path
+) -> None:
+    plain = ColourBundle(tmp_path, MODEL, {}, "colours")
+    localizer = Localizer(gallery, plain)
+    fixes = [localizer.update(frame) for frame, _ in _drive(colours, range(30))]
+    assert {fix.status for fix in fixes} == {"locating", "lost"}
+    assert all(fix.position is None for fix in fixes)
+    assert fixes[-1].guess is not None
+
+
+def test_a_prior_restricts_the_search(gallery: Gallery, bundle: Bundle, colours: npt.NDArray[np.uint8]) -> None:
+    centre = _place(25, 25)
+    localizer = Localizer(gallery, bundle, prior=Circle(centre, 300.0))
+    for frame, _ in _drive(colours, range(12)):
+        fix = localizer.update(frame)
+        middle = geo.region_centre(fix.region)  # type: ignore[arg-type]
+        assert float(geo.distance_m(middle.lat_deg, middle.lon_deg, centre.lat_deg, centre.lon_deg)) < 330
+
+
+def test_frames_of_another_size_are_refused(gallery: Gallery, bundle: Bundle) -> None:
+    with pytest.raises(ValueError, match="32 x 64"):
+        Localizer(gallery, bundle).update(Frame(0, 0.0, np.zeros((10, 10, 3), np.uint8)))
+
+
+def test_reachable_is_the_best_of_the_neighbourhood() -> None:
+    rng = np.random.default_rng(0)
+    log = rng.normal(size=(2, 7, 7))
+    for cells in (1, 2, 6):
+        found = _reachable(log, cells)
+        for c, r, k in np.ndindex(2, 7, 7):
+            window = log[c, max(0, r - cells) : r + cells + 1, max(0, k - cells) : k + cells + 1]
+            assert found[c, r, k] == window.max()
+
+
+def test_confidence_is_fitted_to_what_happened() -> None:
+    rng = np.random.default_rng(0)
+    features = np.column_stack([np.ones(4000), rng.normal(size=4000)])
+    chance = 1 / (1 + np.exp(-(0.5 + 2.0 * features[:, 1])))
+    right = rng.uniform(size=4000) < chance
+    weights = fit(features, right)
+    assert weights == pytest.approx((0.5, 2.0), abs=0.2)
+    p = 1 / (1 + np.exp(-(features @ np.array(weights))))
+    for mean, share, count in reliability(p, right):
+        if count > 100:
+            assert abs(mean - share) < 0.1
+    threshold = choose_threshold(p, right, 0.9)
+    assert 0.89 < right[p >= threshold].mean() < 0.93
+    assert choose_threshold(np.array([0.3, 0.4]), np.array([False, False])) == 1.0
+
+
+def test_the_track_is_written_in_every_format_and_survives_a_crash(
+    gallery: Gallery, bundle: Bundle, colours: npt.NDArray[np.uint8], tmp_path: Path
+) -> None:
+    localizer = Localizer(gallery, bundle)
+    views, truths = [], []
+    with TrackFiles(tmp_path / "t") as files:
+        for frame, truth in _drive(colours, range(60)):
+            fix = localizer.update(frame)
+            files.write(fix)
+            truths.append(truth)
+            if fix.refreshed and localizer.view is not None:
+                views.append(localizer.view)
+            lines = (tmp_path / "t" / "fixes.jsonl").read_text().splitlines()
+            assert len(lines) == len(files.fixes), "on disk as they come"
+    fixes = files.fixes
+    assert json.loads(lines[0])["candidates"]
+    sure = [fix for fix in fixes if fix.position is not None]
+    track = read_track(tmp_path / "t" / "track.gpx")
+    assert len(track) == len(sure)
+    assert (tmp_path / "t" / "track.csv").read_text().count("\n") == 61
+    shapes = json.loads((tmp_path / "t" / "track.geojson").read_text())["features"]
+    assert sum(shape["geometry"]["type"] == "Point" for shape in shapes) == 60
+    assert "<coordinates>" in (tmp_path / "t" / "track.kml").read_text()
+
+    recorded = Track(
+        np.arange(60.0), np.array([p.lat_deg for p in truths]), np.array([p.lon_deg for p in truths]), None
+    )
+    summary = summarize(fixes, recorded)
+    assert summary.within_80m is not None
+    assert summary.within_80m > 85
+    page = report(fixes, views, gallery, summary, recorded, "A <drive>")
+    assert "A &lt;drive&gt;" in page
+    assert page.count("<figure>") == len(views) + 1
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert "https://" not in page
+
+    with pytest.raises(RuntimeError), TrackFiles(tmp_path / "c") as files:
+        files.write(fixes[0])
+        raise RuntimeError("a crash")
+    assert (tmp_path / "c" / "fixes.jsonl").read_text().count("\n") == 1
+
+
+def test_a_track_breaks_where_it_is_not_sure() -> None:
+    here = Position(1.0, 2.0)
+    fixes = [Fix(i, float(i), "tracking" if i not in (3, 4) else "lost", here) for i in range(8)]
+    assert [[fix.index for fix in stretch] for stretch in stretches(fixes)] == [[0, 1, 2], [5, 6, 7]]
+    assert summarize(fixes).tracking == 75.0
+    assert summarize([]).frames == 0
+
+
+def test_a_heatmap_is_bright_where_the_similarity_is_high() -> None:
+    values = np.zeros((3, 3), np.float32)
+    values[1, 2] = 1.0
+    picture = heatmap(values, np.ones((3, 3), np.bool_), scale=2)
+    assert picture.shape == (6, 6, 3)
+    assert picture[2:4, 4:6].mean() > 2 * picture[0:2, 0:2].mean()
