@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -87,3 +88,16 @@ def test_links_between_pages_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_tables_of_the_model_page_are_the_measured_ones() -> None:
+    from x2localizer.learn.coarse import Cell, Claim, claims_text, table_text
+
+    page = (ROOT / "docs" / "model.md").read_text(encoding="utf-8")
+    found = json.loads((ROOT / "docs" / "results" / "coarse-town.json").read_text(encoding="utf-8"))
+    assert table_text([Cell(**row) for row in found["rows"]]) in page
+    assert claims_text([Claim(**row) for row in found["claims"]]) in page
+    for value in (f"{found['videos']:,} videos", f"{found['gallery']} regions", found["machine"], found["date"]):
+        assert value in page
+    assert found["split"] == "test"
+    assert found["gallery"] >= 400

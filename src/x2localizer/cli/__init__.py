@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from x2localizer import __version__
-from x2localizer.cli import bench, check, demo, inspect, learn, localize, town
+from x2localizer.cli import bench, check, demo, inspect, learn, localize, prepare, town
 from x2localizer.errors import UserError
 
 INTERRUPTED = 130
@@ -25,6 +25,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(town.app, name="town")
+app.add_typer(prepare.app, name="prepare")
 app.add_typer(bench.app, name="bench")
 app.command("check")(check.check)
 app.command("inspect")(inspect.inspect)

@@ -62,3 +62,44 @@ def model(
         "train_step_gb": "peak memory of the process",
     }
     show_values(f"the {preset} model, random weights", values, as_json, notes)
+
+
+@app.command(epilog="Example: x2l bench search --json")
+def search(
+    queries: Annotated[int, typer.Option(min=1, help="Searches of each kind.")] = 20,
+    regions: Annotated[int, typer.Option(min=1000, help="Regions of the large gallery (d = 128).")] = 100_000,
+    as_json: JsonOption = False,
+) -> None:
+    """The certified search against the plain one: 3,103 regions with d = 1000, and a large gallery."""
+    from x2localizer.search.bench import bench_search  # noqa: PLC0415
+
+    values = bench_search(queries, regions)
+    notes = {
+        "speedup": "plain over certified, the same queries in one run",
+        "same_top10_share": "of the queries",
+        "ms_3103": "median per search, 49 tokens, d = 1000, 8 frames",
+        "ms_100k": "median per search in the large gallery, d = 128",
+        "certified_share": "of the searches in the large gallery",
+        "bytes_per_region": "that a search keeps in memory, d = 1000",
+    }
+    show_values("search", values, as_json, notes)
+
+
+@app.command(epilog="Example: x2l bench localize --json")
+def localize(
+    bundle: Annotated[str, typer.Option(help="A bundle: the name of a shipped one, or a folder.")] = "town",
+    minutes: Annotated[float, typer.Option(min=3, help="Length of the drive.")] = 30.0,
+    deit: Annotated[bool, typer.Option(help="Also untrained towers of the paper's size; needs [train].")] = True,
+    as_json: JsonOption = False,
+) -> None:
+    """Seconds of video per second of work, and whether a long drive slows it down."""
+    from x2localizer.encode import open_bundle  # noqa: PLC0415
+    from x2localizer.localize.bench import bench_localize  # noqa: PLC0415
+
+    values = bench_localize(open_bundle(bundle), minutes=minutes, deit=deit)
+    notes = {
+        "realtime_town": "seconds of video per second of work, one frame a second",
+        "realtime_deit_s": "the same for towers of the paper's size",
+        "growth": "time per frame in the last minute over that in the first",
+    }
+    show_values("localizing", values, as_json, notes)

@@ -26,6 +26,10 @@ from x2localizer.types import Fix
 
 NO_DATE = datetime(2000, 1, 1, tzinfo=UTC)
 """GPX needs a date; a video that does not know its own starts here."""
+EMPTY_GPX = (
+    '<?xml version="1.0" encoding="UTF-8"?>\n<gpx xmlns="http://www.topografix.com/GPX/1/1" version="1.1" '
+    'creator="X2Localizer"></gpx>\n'
+)
 COLUMNS = ("index", "time_s", "status", "lat_deg", "lon_deg", "confidence", "similarity", "region", "refreshed")
 
 
@@ -83,7 +87,10 @@ class TrackFiles:
         write_text(self.folder / "track.csv", to_csv(self.fixes))
         write_text(self.folder / "track.geojson", json.dumps(to_geojson(self.fixes), indent=1) + "\n")
         write_text(self.folder / "track.kml", to_kml(sure, self.name))
-        write_gpx(self.folder / "track.gpx", to_track(sure), name=self.name, start_time=self.start_time or NO_DATE)
+        if sure:
+            write_gpx(self.folder / "track.gpx", to_track(sure), name=self.name, start_time=self.start_time or NO_DATE)
+        else:  # a file without points is still a GPX file
+            write_text(self.folder / "track.gpx", EMPTY_GPX)
 
 
 def to_track(fixes: Sequence[Fix]) -> Track:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from PIL import Image as Pillow
+from PIL import ImageDraw
 
 from x2localizer import geo
 from x2localizer.gallery.grid import BLOCK
 from x2localizer.gallery.store import PICTURE_PX, Gallery
-from x2localizer.types import Image, Position, Region
+from x2localizer.sources.tracks import Track
+from x2localizer.types import Fix, Image, Position, Region
 
 MOST_PIXELS = 4096
 """Along a side; larger areas are shown at a half, a quarter, ..."""
@@ -59,6 +63,28 @@ def draw_gallery(gallery: Gallery, around: list[Region]) -> GalleryMap:
             left = ((block.x - west + world // 2) % world - world // 2) * px
             _paste(image, block.picture[::shrink, ::shrink], left, (block.y - north) * px)
     return GalleryMap(image, about.zoom, west, north, px)
+
+
+def track_picture(gallery: Gallery, fixes: Sequence[Fix], truth: Track | None = None) -> Image:
+    """The map with the truth as a line, sure fixes as large and other guesses as small dots."""
+    regions = [fix.region for fix in fixes if fix.region is not None]
+    if not regions:
+        return np.full((64, 64, 3), 225, np.uint8)
+    drawn = draw_gallery(gallery, regions)
+    canvas = Pillow.fromarray(drawn.image)
+    draw = ImageDraw.Draw(canvas, "RGBA")
+    unit = max(canvas.size) / 500
+    if truth is not None:
+        known = [drawn.pixel(place) for fix in fixes if (place := truth.at(fix.time_s)) is not None]
+        draw.line(known, fill=(255, 255, 255, 230), width=round(4 * unit), joint="curve")
+        draw.line(known, fill=(20, 20, 20, 255), width=max(1, round(1.5 * unit)), joint="curve")
+    for fix in fixes:
+        if fix.guess is not None:
+            x, y = drawn.pixel(fix.guess)
+            sure = fix.position is not None
+            r = (3.0 if sure else 1.6) * unit
+            draw.ellipse((x - r, y - r, x + r, y + r), fill=(230, 0, 126, 235) if sure else (255, 157, 0, 190))
+    return np.asarray(canvas)
 
 
 def _paste(image: Image, picture: Image, left: int, top: int) -> None:

@@ -96,9 +96,13 @@ def save_drive(
     height: int = 216,
     width: int = 384,
     night: bool = False,
+    covered_s: tuple[float, float] = (0.0, 0.0),
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> None:
-    """Film a drive: MP4, GPX with the truth at 1 Hz and its recipe, which comes last."""
+    """Film a drive: MP4, GPX with the truth at 1 Hz and its recipe, which comes last.
+
+    Between the two times of ``covered_s`` the lens is covered: the frames are black.
+    """
     drive = draw_drive(town, seed, seconds, night=night)
     if drive is None:
         raise UserError(f"Town {town.seed} has no road for such a drive.", "Try another --seed or a shorter drive.")
@@ -108,7 +112,8 @@ def save_drive(
     start = start_time(drive.conditions, stream(town.seed, "clock", seed))
     with VideoWriter(folder / "drive.mp4", width, height, rate, start) as video:
         for frame in film.frames(times):
-            video.write(frame.image, frame.time_s)
+            dark = covered_s[0] <= frame.time_s < covered_s[1]
+            video.write(np.zeros_like(frame.image) if dark else frame.image, frame.time_s)
             progress(frame.index + 1, len(times))
     every = np.append(np.arange(0.0, seconds, 1.0), seconds)  # the truth lasts as long as the video
     lats, lons = town.place.to_degrees(*drive.places(every)[:2])

@@ -1,0 +1,46 @@
+"""``x2l prepare``: other people's material as a data set of ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from x2localizer.cli.common import SetOption, console, say
+from x2localizer.errors import ConfigError
+
+app = typer.Typer(help="Make a data set from material of your own.", no_args_is_help=True)
+
+
+@app.callback()
+def group() -> None:
+    """Make a data set."""
+
+
+@app.command(epilog="Example: x2l prepare own --video a.mp4 --track a.gpx --imagery city.tif --out data/own")
+def own(
+    video: Annotated[list[str], typer.Option(help="A drive; may be repeated, with a --track for each.")],
+    track: Annotated[list[Path], typer.Option(help="Where it went: GPX, CSV, or a video with telemetry.")],
+    imagery: Annotated[str, typer.Option(help="Aerial imagery of the area.")],
+    out: Annotated[Path, typer.Option(help="Folder of the data set.")],
+    offset: Annotated[float, typer.Option(help="Seconds from the start of a track to that of its video.")] = 0.0,
+    val: Annotated[float, typer.Option(help="Share of clips for validation.")] = 0.15,
+    test: Annotated[float, typer.Option(help="Share of clips for testing.")] = 0.15,
+    zoom: Annotated[int, typer.Option(help="Web-Mercator level of the tiles.")] = 19,
+    overrides: SetOption = None,
+) -> None:
+    """Your own drives: videos with recorded tracks, and imagery under them; splits share no ground."""
+    from x2localizer.config import DatasetSettings, from_overrides  # noqa: PLC0415
+    from x2localizer.datasets.own import Drive, prepare_own  # noqa: PLC0415
+
+    if len(video) != len(track):
+        raise ConfigError(f"There are {len(video)} videos and {len(track)} tracks.", "Give a --track for each --video.")
+    drives = [Drive(a, b, offset) for a, b in zip(video, track, strict=True)]
+    settings = from_overrides(DatasetSettings, overrides or [])
+    with console.status("looking ...") as status:
+        made = prepare_own(drives, imagery, out, settings, val=val, test=test, zoom=zoom, progress=status.update)
+    say(f"data set in {out}: " + ", ".join(f"{count} {name} clips" for name, count in made.clips.items()))
+    for reason, count in made.left_out.items():
+        say(f"  left out: {count} {reason}")
+    say(f"next: x2l check {out}")

@@ -1,0 +1,218 @@
+"""From one's own drives to a data set: videos with recorded tracks, and imagery under them.
+
+Each video is cut into clips of 8 keyframes. A clip gets the region of whole tiles whose middle is nearest to the middle
+of its track. Train, validation and test never share ground: clips are put in order from west to east and cut into three
+strips, and clips whose region overlaps one of another strip are left out. What is left out is counted and told.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from x2localizer import __version__, geo
+from x2localizer.config import DatasetSettings
+from x2localizer.datasets.dataset import MANIFEST
+from x2localizer.datasets.media import write_pictures
+from x2localizer.datasets.tables import FORMAT, FrameRow, RegionRow, Row, VideoRow, to_table, write_table
+from x2localizer.errors import DatasetError
+from x2localizer.files import only_writer, write_text
+from x2localizer.sources.imagery import Imagery, open_imagery
+from x2localizer.sources.tracks import Track, read_track
+from x2localizer.sources.video import open_video
+from x2localizer.types import Frame, Position, Region
+
+NO_DATE = datetime(2000, 1, 1, tzinfo=UTC)
+COVERED = 0.5
+"""A clip whose region holds less imagery is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drive:
+    """A video and the track recorded with it; ``offset_s`` from the start of the track to that of the video."""
+
+    video: str
+    track: Path
+    offset_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Clip:
+    video_id: str
+    ride_id: str
+    start: datetime
+    frames: list[Frame]
+    places: list[Position]
+    region: Region
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """How many clips each split has, and how many were left out for which reason."""
+
+    clips: dict[str, int]
+    left_out: dict[str, int]
+
+
+def prepare_own(
+    drives: Sequence[Drive],
+    imagery: str | Path,
+    out: Path,
+    settings: DatasetSettings,
+    *,
+    val: float = 0.15,
+    test: float = 0.15,
+    zoom: int = 19,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Prepared:
+    """Make a data set of drives below ``out``; gives what is in it."""
+    if not drives or min(val, test) < 0 or val + test >= 1:
+        raise DatasetError("There is nothing to train on.", "Give drives, and shares val and test below 1 together.")
+    if out.exists() and any(out.iterdir()):
+        raise DatasetError(f"{out} holds other files.", "Choose a new folder with --out.")
+    with only_writer(out), open_imagery(imagery) as opened:
+        maker = _Maker(opened, out, settings, zoom)
+        for number, drive in enumerate(drives):
+            progress(f"{drive.video}: first look")
+            maker.look(number, drive)
+        split_of = maker.split(val, test)
+        for number, drive in enumerate(drives):
+            progress(f"{drive.video}: cutting clips")
+            maker.add(number, drive, split_of)
+        return maker.finish(str(imagery), [drive.video for drive in drives])
+
+
+class _Maker:
+    """A data set on its way."""
+
+    def __init__(self, imagery: Imagery, out: Path, settings: DatasetSettings, zoom: int) -> None:
+        self.imagery, self.out, self.settings, self.zoom = imagery, out, settings, zoom
+        self.rows: dict[str, list[Row]] = {"regions": [], "videos": [], "frames": []}
+        self.regions: dict[str, Region] = {}
+        self.left_out: Counter[str] = Counter()
+        self.clips: Counter[str] = Counter()
+        self.known: set[str] = set()
+
+    def look(self, number: int, drive: Drive) -> None:
+        """Where the clips of a drive are, without keeping a picture."""
+        for clip in self._clips(number, drive, count=True):
+            self.regions[clip.video_id] = clip.region
+
+    def split(self, val: float, test: float) -> dict[str, str]:
+        """A split for each clip that keeps its ground to itself."""
+        order = sorted(self.regions, key=lambda clip: (geo.region_centre(self.regions[clip]).lon_deg, clip))
+        cut_val, cut_test = len(order) - round((val + test) * len(order)), len(order) - round(test * len(order))
+        names = {clip: "train" if i < cut_val else "val" if i < cut_test else "test" for i, clip in enumerate(order)}
+        for a in order:
+            for b in order:
+                apart = a not in names or b not in names or names[a] == names[b]
+                if not apart and geo.region_overlap(self.regions[a], self.regions[b]) > 0:
+                    # The smaller splits keep theirs: a training clip is missed least.
+                    del names[a if names[a] == "train" or names[b] == "test" else b]
+                    self.left_out["on ground of another split"] += 1
+        return names
+
+    def add(self, number: int, drive: Drive, split_of: dict[str, str]) -> None:
+        """Write the clips of a drive that have a split."""
+        for clip in self._clips(number, drive):
+            if clip.video_id in split_of:
+                self._write(clip, split_of[clip.video_id])
+
+    def _clips(self, number: int, drive: Drive, count: bool = False) -> Iterator[_Clip]:
+        s = self.settings
+        track = read_track(drive.track, offset_s=-drive.offset_s)
+        every = round(s.keyframe_spacing_s / s.frame_spacing_s)
+        length = (s.keyframes - 1) * every + 1
+        size = (s.frame_height, s.frame_width)
+        left = self.left_out if count else Counter[str]()
+        with open_video(drive.video, size=size, spacing_s=s.frame_spacing_s) as video:
+            start = video.info.start_time or track.start_time or NO_DATE
+            k = 0
+            while frames := list(islice(video, length)):
+                if len(frames) < length:
+                    left["shorter than a clip"] += 1
+                    break
+                clip = self._clip(f"drive{number:03d}-{k:04d}", f"drive{number:03d}", start, frames, track, left)
+                k += 1
+                if clip is not None:
+                    yield clip
+
+    def _clip(
+        self, name: str, ride: str, start: datetime, frames: list[Frame], track: Track, left: Counter[str]
+    ) -> _Clip | None:
+        places = [track.at(frame.time_s) for frame in frames]
+        known = [place for place in places if place is not None]
+        if len(known) < len(places):
+            left["without a recorded position"] += 1
+            return None
+        lats, lons = np.array([p.lat_deg for p in known]), np.array([p.lon_deg for p in known])
+        x, y = geo.tile_coordinates(lats, lons, self.zoom)
+        middle = geo.from_tile_coordinates((x.min() + x.max()) / 2, (y.min() + y.max()) / 2, self.zoom)
+        region = geo.region_around(Position(float(middle[0]), float(middle[1])), self.zoom, self.settings.region_tiles)
+        if not geo.region_contains(region, lats, lons).all():
+            left["longer than a region"] += 1
+            return None
+        if self.imagery.region(region, 8).coverage < COVERED:
+            left["without imagery"] += 1
+            return None
+        return _Clip(name, ride, start + timedelta(seconds=frames[0].time_s), frames, known, region)
+
+    def _write(self, clip: _Clip, split: str) -> None:
+        s = self.settings
+        r = clip.region
+        region_id = f"{split}-{r.x}-{r.y}"
+        if region_id not in self.known:
+            self.known.add(region_id)
+            picture = self.imagery.region(r, s.tile_px).image
+            (place,) = write_pictures(self.out, f"regions/{split}/{region_id}.jpg", [picture], s.jpeg_quality)
+            middle = geo.region_centre(r)
+            self.rows["regions"].append(
+                RegionRow(region_id, split, clip.ride_id, r.z, r.x, r.y, r.n, middle.lat_deg, middle.lon_deg,
+                          place.path, 0, 0)
+            )  # fmt: skip
+        images = write_pictures(
+            self.out, f"frames/{split}/{clip.video_id}.mjpeg", (f.image for f in clip.frames), s.jpeg_quality
+        )
+        tiles = write_pictures(
+            self.out, f"tiles/{split}/{clip.video_id}.mjpeg",
+            (self.imagery.square(p, self.zoom, s.tile_px).image for p in clip.places), s.jpeg_quality,
+        )  # fmt: skip
+        every = round(s.keyframe_spacing_s / s.frame_spacing_s)
+        first = clip.frames[0].time_s
+        for k, (frame, place, image, tile) in enumerate(zip(clip.frames, clip.places, images, tiles, strict=True)):
+            self.rows["frames"].append(
+                FrameRow(clip.video_id, k, frame.time_s - first, place.lat_deg, place.lon_deg, None, None,
+                         k // every if k % every == 0 else -1, image.path, image.offset, image.length,
+                         tile.path, tile.offset, tile.length)
+            )  # fmt: skip
+        duration = clip.frames[-1].time_s - first
+        self.rows["videos"].append(
+            VideoRow(clip.video_id, split, "clip", clip.ride_id, clip.ride_id, region_id, clip.start, duration,
+                     len(clip.frames), s.keyframes, None, None, None)
+        )  # fmt: skip
+        self.clips[split] += 1
+
+    def finish(self, imagery: str, videos: list[str]) -> Prepared:
+        """Write the tables; the manifest comes last and makes it a data set."""
+        if not self.clips:
+            why = ", ".join(f"{count} {reason}" for reason, count in self.left_out.items()) or "no frame could be read"
+            raise DatasetError(f"No clip could be made: {why}.", "Check the track's --offset and the imagery's bounds.")
+        for name, rows in self.rows.items():
+            write_table(self.out / f"{name}.parquet", to_table(name, rows))
+        told = self.settings.model_dump(mode="json")
+        digest = hashlib.sha256(json.dumps([told, imagery, videos, dict(self.clips)]).encode()).hexdigest()[:16]
+        manifest = {
+            "format": FORMAT, "kind": "own", "command": "x2l prepare own", "config": told, "fingerprint": digest,
+            "x2localizer": __version__, "counts": {name: len(rows) for name, rows in self.rows.items()},
+            "left_out": dict(self.left_out),
+        }  # fmt: skip
+        write_text(self.out / MANIFEST, json.dumps(manifest, indent=2) + "\n")
+        return Prepared(dict(self.clips), dict(self.left_out))
