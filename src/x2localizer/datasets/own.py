@@ -172,11 +172,11 @@ class _Maker:
         if region_id not in self.known:
             self.known.add(region_id)
             picture = self.imagery.region(r, s.tile_px).image
-            (place,) = write_pictures(self.out, f"regions/{split}/{region_id}.jpg", [picture], s.jpeg_quality)
+            (media,) = write_pictures(self.out, f"regions/{split}/{region_id}.jpg", [picture], s.jpeg_quality)
             middle = geo.region_centre(r)
             self.rows["regions"].append(
                 RegionRow(region_id, split, clip.ride_id, r.z, r.x, r.y, r.n, middle.lat_deg, middle.lon_deg,
-                          place.path, 0, 0)
+                          media.path, 0, 0)
             )  # fmt: skip
         images = write_pictures(
             self.out, f"frames/{split}/{clip.video_id}.mjpeg", (f.image for f in clip.frames), s.jpeg_quality
