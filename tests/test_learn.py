@@ -197,6 +197,7 @@ def test_a_run_starts_from_another_runs_stage(run: Path, tiny_dataset: Path, tmp
     assert load_checkpoint(tmp_path / "same" / "progressive" / "last.safetensors").fingerprint == same.fingerprint
     assert best == tmp_path / "same" / "progressive" / "best.safetensors"
     assert not (tmp_path / "same" / "full").exists()
+    assert len(list((run / "full").glob("frozen-*.safetensors"))) == 1, "what is frozen is computed once"
 
 
 def test_the_baselines_without_adapters_go_through_the_stages(run: Path, tiny_dataset: Path, tmp_path: Path) -> None:

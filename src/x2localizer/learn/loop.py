@@ -75,7 +75,9 @@ def train(
         elif name == "full":
             stage = full_stage(settings, train_videos, held_out)
         else:
-            frozen = freeze(model, train_videos, out / name)
+            # Beside the model that is frozen: runs that start from it share the work.
+            beside = out / "full" if start is None or "full" in stages else start.parent
+            frozen = freeze(model, train_videos, beside)
             stage = progressive_stage(settings, train_videos, held_out, frozen)
         run_stage(stage, model, settings, out / name, report, fabric)
         load_weights(model, load_checkpoint(best).tensors)

@@ -1,0 +1,189 @@
+"""``x2l index`` and ``x2l localize`` as a user runs them, and what they answer to bad input."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+from PIL import Image as Pillow
+
+from test_cli import x2l
+from x2localizer.encode import Bundle
+from x2localizer.sources.video import VideoWriter
+from x2localizer.town.folder import save_drive, save_town
+from x2localizer.town.town import Town
+
+
+@pytest.fixture(scope="module")
+def place(town: Town, tiny_bundle: Bundle, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A town, a drive, and a gallery of it."""
+    folder = tmp_path_factory.mktemp("place")
+    save_town(town, folder)
+    save_drive(town, folder, 1, 30.0, fps=2.0, height=64, width=128)
+    text = x2l("index", str(folder / "aerial.tif"), "--bundle", str(tiny_bundle.root), "--out", str(folder / "g"))
+    assert "all in" in text
+    return folder
+
+
+def _localize(place: Path, bundle: Bundle, video: Path, out: Path, *more: str, code: int = 0) -> str:
+    words = ("localize", str(video), "--gallery", str(place / "g"), "--bundle", str(bundle.root), "--out", str(out))
+    return x2l(*words, *more, code=code)
+
+
+def test_a_video_becomes_a_track_and_a_report(place: Path, tiny_bundle: Bundle, tmp_path: Path) -> None:
+    out = tmp_path / "t"
+    text = _localize(place, tiny_bundle, place / "drive.mp4", out, "--truth", str(place / "drive.gpx"))
+    assert "report.html" in text
+    assert "not calibrated" in text
+    names = {path.name for path in out.iterdir()}
+    assert names == {"fixes.jsonl", "report.html", "track.csv", "track.geojson", "track.gpx", "track.kml"}
+    assert (out / "fixes.jsonl").read_text().count("\n") == 30
+    told = _localize(place, tiny_bundle, place / "drive.mp4", out, "--truth", str(place / "drive.gpx"), "--json")
+    assert json.loads(told)["with_truth"] == 30
+    told = x2l("index", "--info", "--out", str(place / "g"), "--json")
+    assert json.loads(told)["regions"] > 5
+
+
+def test_still_pictures_and_single_frames_are_answered(place: Path, tiny_bundle: Bundle, tmp_path: Path) -> None:
+    Pillow.fromarray(np.random.default_rng(0).integers(0, 256, (64, 128, 3), dtype=np.uint8)).save(tmp_path / "s.jpg")
+    told = _localize(place, tiny_bundle, tmp_path / "s.jpg", tmp_path / "a", "--json")
+    assert json.loads(told)["frames"] == 1
+    with VideoWriter(tmp_path / "one.mp4", 128, 64, 10) as writer:
+        writer.write(np.full((64, 128, 3), 90, np.uint8))
+    told = _localize(place, tiny_bundle, tmp_path / "one.mp4", tmp_path / "b", "--json")
+    assert json.loads(told)["frames"] == 1
+    assert json.loads(told)["tracking"] == 0
+
+
+def _audio_only(path: Path) -> None:
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("aac", rate=8000)
+        frame = av.AudioFrame.from_ndarray(np.zeros((1, 1024), np.float32), format="fltp", layout="mono")
+        frame.sample_rate = 8000
+        container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+
+
+@pytest.mark.parametrize("kind", ["missing", "empty", "text", "audio"])
+def test_what_is_no_video_is_a_clear_error(kind: str, place: Path, tiny_bundle: Bundle, tmp_path: Path) -> None:
+    path = tmp_path / "v.mp4"
+    if kind == "empty":
+        path.touch()
+    elif kind == "text":
+        path.write_text("no video at all")
+    elif kind == "audio":
+        _audio_only(path)
+    text = _localize(place, tiny_bundle, path, tmp_path / "out", code=2)
+    assert text.startswith("error:")
+    assert "next:" in text
+    assert "Traceback" not in text
+
+
+def test_a_truncated_video_gives_what_it_holds(place: Path, tiny_bundle: Bundle, tmp_path: Path) -> None:
+    whole = tmp_path / "whole.mkv"
+    with av.open(str(place / "drive.mp4")) as source, av.open(str(whole), "w") as target:
+        stream = target.add_stream_from_template(source.streams.video[0])
+        for packet in source.demux(video=0):
+            if packet.dts is not None:
+                packet.stream = stream
+                target.mux(packet)
+    data = whole.read_bytes()
+    (tmp_path / "cut.mkv").write_bytes(data[: len(data) * 2 // 3])
+    told = _localize(place, tiny_bundle, tmp_path / "cut.mkv", tmp_path / "out", "--json")
+    assert 5 <= json.loads(told)["frames"] < 30
+
+
+def test_a_truth_far_away_and_one_at_another_time_are_told(place: Path, tiny_bundle: Bundle, tmp_path: Path) -> None:
+    far = tmp_path / "far.csv"
+    far.write_text("time_s,lat,lon\n" + "".join(f"{t},10.0,{20 + t * 1e-4}\n" for t in range(40)))
+    told = _localize(place, tiny_bundle, place / "drive.mp4", tmp_path / "a", "--truth", str(far), "--json")
+    assert json.loads(told)["within_80m"] == 0
+    assert json.loads(told)["median_m"] > 100_000
+    text = _localize(place, tiny_bundle, place / "drive.mp4", tmp_path / "b", "--truth", str(far), "--offset", "9000")
+    assert "covers no moment" in text
+
+
+def test_galleries_that_do_not_fit_are_clear_errors(place: Path, tiny_bundle: Bundle, tmp_path: Path) -> None:
+    words = ("localize", str(place / "drive.mp4"), "--out", str(tmp_path / "o"))
+    text = x2l(*words, "--gallery", str(tmp_path / "no"), "--bundle", str(tiny_bundle.root), code=2)
+    assert "There is no gallery" in text
+    other = tmp_path / "other"
+    shutil.copytree(tiny_bundle.root, other)
+    told = json.loads((other / "bundle.json").read_text())
+    with (other / "weights.bin").open("ab") as file:
+        file.write(b"\0")
+    from x2localizer.encode.bundle import files_fingerprint
+
+    told["fingerprint"] = files_fingerprint(other)
+    (other / "bundle.json").write_text(json.dumps(told))
+    text = x2l(*words, "--gallery", str(place / "g"), "--bundle", str(other), code=2)
+    assert "was made by the bundle" in text
+
+
+@pytest.mark.parametrize("kind", ["no crs", "missing", "text"])
+def test_imagery_that_cannot_be_indexed_is_a_clear_error(
+    kind: str, place: Path, tiny_bundle: Bundle, tmp_path: Path
+) -> None:
+    path = tmp_path / "i.tif"
+    if kind == "no crs":
+        Pillow.fromarray(np.zeros((64, 64, 3), np.uint8)).save(path)
+    elif kind == "text":
+        path.write_text("no picture")
+    text = x2l("index", str(path), "--bundle", str(tiny_bundle.root), "--out", str(tmp_path / "g"), code=2)
+    assert "error:" in text
+    assert "Traceback" not in text
+
+
+def test_a_disk_that_fills_up_loses_nothing(place: Path, tiny_bundle: Bundle, tmp_path: Path) -> None:
+    """A limit on file sizes stands in for the full disk."""
+    code = f"""
+import resource, signal, sys
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))
+sys.argv = ["x2l", "localize", {str(place / "drive.mp4")!r}, "--gallery", {str(place / "g")!r},
+            "--bundle", {str(tiny_bundle.root)!r}, "--out", {str(tmp_path / "t")!r}]
+from x2localizer.cli import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "error:" in done.stderr
+    assert "Traceback" not in done.stderr
+    kept = (tmp_path / "t" / "fixes.jsonl").read_text().splitlines()
+    assert len(kept) > 5
+    assert all(json.loads(line)["index"] == i for i, line in enumerate(kept[:-1]))
+
+
+def test_a_killed_index_goes_on(place: Path, tiny_bundle: Bundle, tmp_path: Path) -> None:
+    words = ["index", str(place / "aerial.tif"), "--bundle", str(tiny_bundle.root), "--out", str(tmp_path / "g")]
+    code = f"""
+import os, sys
+import x2localizer.gallery.build as build
+plain = build._Work._region
+count = 0
+def killed(self, region):
+    global count
+    count += 1
+    if count == 20:
+        os.kill(os.getpid(), 9)
+    return plain(self, region)
+build._Work._region = killed
+sys.argv = ["x2l", *{words!r}]
+from x2localizer.cli import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == -9, done.stderr
+    text = x2l("localize", str(place / "drive.mp4"), "--gallery", str(tmp_path / "g"),
+               "--bundle", str(tiny_bundle.root), "--out", str(tmp_path / "o"), code=2)  # fmt: skip
+    assert "half built" in text
+    assert "half built" in x2l("index", "--info", "--out", str(tmp_path / "g"))
+    assert "all in" in x2l(*words)
+    one, two = (json.loads(x2l("index", "--info", "--out", str(g), "--json")) for g in (tmp_path / "g", place / "g"))
+    assert one["regions"] == two["regions"]
