@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from x2localizer import geo
 from x2localizer.config import LocalizeSettings
 from x2localizer.encode import Bundle
 from x2localizer.gallery.store import Gallery
@@ -23,6 +24,21 @@ from x2localizer.localize.confidence import Confidence, Evidence
 from x2localizer.localize.frames import FrameGate
 from x2localizer.search import Hits, Prior, Searcher
 from x2localizer.types import Candidate, Fix, Frame, Image, Region
+
+SEARCHED_PER_CANDIDATE = 6
+OVERLAP = 0.4
+"""A region of which a better one covers more is not a candidate of its own."""
+
+
+def apart(regions: list[Region], most: int) -> list[int]:
+    """Which of some regions, best first, to keep: none overlaps a better one by much."""
+    kept: list[int] = []
+    for i, region in enumerate(regions):
+        if all(geo.region_overlap(region, regions[k]) <= OVERLAP for k in kept):
+            kept.append(i)
+            if len(kept) == most:
+                break
+    return kept
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,13 +138,16 @@ class Localizer:
     def _search(self, time_s: float) -> None:
         """The best regions for the window, and the belief on their tiles."""
         code = self.bundle.encode_prefixes(np.stack(self._window)[None])
-        hits = self.searcher.search(code, self.settings.candidates, self._allowed)
+        # Regions of a gallery overlap: more are searched than are kept, so that the kept ones are different places.
+        hits = self.searcher.search(code, SEARCHED_PER_CANDIDATE * self.settings.candidates, self._allowed)
         self._searches += 1
         self._searched_s = time_s
-        if not len(hits.rows):
-            return
         table = self.gallery.regions
-        regions: list[Region] = [table.region(int(row)) for row in hits.rows]
+        kept = apart([table.region(int(row)) for row in hits.rows], self.settings.candidates)
+        if not kept:
+            return
+        hits = Hits(hits.rows[kept], hits.s_mix[kept], hits.s_g[kept], hits.s_f[kept], hits.certified, hits.examined)
+        regions = [table.region(int(row)) for row in hits.rows]
         grid = self._tiles.grid(regions)
         if not grid.valid.any():
             return
