@@ -15,15 +15,20 @@ import torch
 
 from x2localizer.config import (
     BackboneSettings,
+    DatasetSettings,
     ModelSettings,
+    SplitSettings,
     StageSettings,
+    TownSettings,
     TrainSettings,
     load_config,
     preset_names,
+    validate,
 )
 from x2localizer.datasets.dataset import open_dataset
+from x2localizer.datasets.town import make_dataset
 from x2localizer.encode import Bundle, open_bundle
-from x2localizer.errors import BundleError, CheckpointError, DatasetError, UserError
+from x2localizer.errors import BundleError, CheckpointError, ConfigError, DatasetError, UserError
 from x2localizer.learn import stages
 from x2localizer.learn.batches import Videos, cut_tiles, rng_for
 from x2localizer.learn.checkpoint import load_checkpoint, load_weights, save_checkpoint
@@ -278,6 +283,29 @@ def test_batches_repeat_and_overlapping_regions_are_no_negatives(tiny_dataset: P
             p, q = videos.region_rows[videos.region_of[i]].region, videos.region_rows[videos.region_of[j]].region
             overlap = abs(p.x - q.x) < p.n and abs(p.y - q.y) < p.n
             assert bool(allowed[i, j]) == (i == j or not overlap)
+
+
+def test_tiles_with_a_margin_are_cut_off_the_centre_in_training(tmp_path: Path) -> None:
+    settings = DatasetSettings(
+        town=TownSettings(tiles=16, pixels_per_tile=64), frame_height=32, frame_width=64, tile_px=32, tile_margin_px=8,
+        train=SplitSettings(towns=1, grid=False, videos_per_town=4), val=SplitSettings(towns=0),
+        test=SplitSettings(towns=0),
+    )  # fmt: skip
+    data = open_dataset(make_dataset(settings, tmp_path / "d", "made by a test", workers=1))
+    key = data.keyframes(data.videos("train")[0].video_id)[0]
+    wide = data.picture(key.tile)
+    assert wide.shape == (48, 48, 3)
+    np.testing.assert_array_equal(data.tile(key.tile), wide[8:40, 8:40])
+    np.testing.assert_array_equal(data.tile(key.tile, 8, -8), wide[0:32, 16:48])
+    with pytest.raises(ValueError, match="margin"):
+        data.tile(key.tile, 9)
+    videos = Videos(data, "train", MODEL)
+    plain = SHORT.model_copy(update={"augment": False})
+    assert videos.pair_batch(rng_for(1, "image", 0), SHORT).tiles.shape == (4, 3, 32, 32)
+    a, b = (videos.pair_batch(rng_for(1, "image", 0), plain) for _ in range(2))
+    assert torch.equal(a.tiles, b.tiles)
+    with pytest.raises(ConfigError, match="half of tile_px"):
+        validate(DatasetSettings, {"tile_px": 32, "tile_margin_px": 20, "town": {"pixels_per_tile": 64}})
 
 
 def test_tiles_are_cut_row_by_row() -> None:

@@ -59,6 +59,9 @@ class DatasetSettings(Settings):
     frame_width: int = Field(128, ge=16, le=1920)
     tile_px: int = Field(64, ge=16, le=256)
     """Pixels of a tile; a region is region_tiles times as wide."""
+    tile_margin_px: int = Field(0, ge=0, le=64)
+    """Pixels kept around each frame's tile on every side, so that training can cut it off the centre: a camera is
+    seldom in the middle of a map's tile."""
     region_tiles: int = Field(7, ge=2, le=15)
     keyframes: int = Field(8, ge=2, le=64)
     keyframe_spacing_s: float = Field(5.0, ge=0.1)
@@ -75,6 +78,8 @@ class DatasetSettings(Settings):
         """Sizes and times that must divide each other do."""
         if self.town.pixels_per_tile % self.tile_px:
             raise ValueError(f"tile_px must divide town.pixels_per_tile, which is {self.town.pixels_per_tile}")
+        if 2 * self.tile_margin_px > self.tile_px:
+            raise ValueError("tile_margin_px must be at most half of tile_px")
         if self.region_tiles > self.town.tiles - 2:
             raise ValueError(f"region_tiles must be at most town.tiles - 2 = {self.town.tiles - 2}")
         steps = self.keyframe_spacing_s / self.frame_spacing_s

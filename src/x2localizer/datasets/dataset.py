@@ -79,6 +79,19 @@ class Dataset:
         return read_picture(self.root, media)
 
     @cached_property
+    def tile_margin_px(self) -> int:
+        """Pixels around each tile in its picture."""
+        return int(self.manifest.get("config", {}).get("tile_margin_px", 0))
+
+    def tile(self, media: Media, right_px: int = 0, down_px: int = 0) -> Image:
+        """The tile around a frame, or the one so many pixels beside it, as far as the margin goes."""
+        picture, margin = self.picture(media), self.tile_margin_px
+        if max(abs(right_px), abs(down_px)) > margin:
+            raise ValueError(f"a tile moved by more than its margin of {margin} pixels")
+        side = picture.shape[0] - 2 * margin
+        return picture[margin + down_px :, margin + right_px :][:side, :side]
+
+    @cached_property
     def _ranges(self) -> dict[str, tuple[int, int]]:
         """Where each video's frames are in the table."""
         return {video: (start, stop) for video, start, stop in video_blocks(self.frame_table)}

@@ -181,9 +181,10 @@ class _Maker:
         images = write_pictures(
             self.out, f"frames/{split}/{clip.video_id}.mjpeg", (f.image for f in clip.frames), s.jpeg_quality
         )
+        side = s.tile_px + 2 * s.tile_margin_px
         tiles = write_pictures(
             self.out, f"tiles/{split}/{clip.video_id}.mjpeg",
-            (self.imagery.square(p, self.zoom, s.tile_px).image for p in clip.places), s.jpeg_quality,
+            (self.imagery.square(p, self.zoom, side, side / s.tile_px).image for p in clip.places), s.jpeg_quality,
         )  # fmt: skip
         every = round(s.keyframe_spacing_s / s.frame_spacing_s)
         first = clip.frames[0].time_s

@@ -300,7 +300,10 @@ class _Part:
         )
         tiles = write_pictures(
             self.out, f"tiles/{self.job.split}/{video_id}.mjpeg",
-            (crop_square(self.town, self.aerial, float(a), float(b), s.tile_px) for a, b in zip(x, y, strict=True)),
+            (
+                crop_square(self.town, self.aerial, float(a), float(b), s.tile_px, s.tile_margin_px)
+                for a, b in zip(x, y, strict=True)
+            ),
             s.jpeg_quality,
         )  # fmt: skip
         own = times - times[0]

@@ -218,7 +218,14 @@ class Videos:
         """Frames of any second with the tile around them, one from each of many videos."""
         rows = np.array([int(rng.integers(*self.every.range[int(v)])) for v in self.draw(rng, stage)])
         frames = self._stack([self.every.media("image", row) for row in rows], self.model.frame_height)
-        tiles = np.stack([self.data.picture(self.every.media("tile", row)) for row in rows])
+        margin = self.data.tile_margin_px if stage.augment else 0
+        moved = rng.integers(-margin, margin + 1, (len(rows), 2)) if margin else np.zeros((len(rows), 2), int)
+        tiles = np.stack(
+            [
+                self.data.tile(self.every.media("tile", row), int(right), int(down))
+                for row, (right, down) in zip(rows, moved, strict=True)
+            ]
+        )
         if stage.augment:
             tiles = np.stack([np.rot90(tile, int(rng.integers(4))) for tile in tiles])
             flip = rng.uniform(size=len(rows)) < 0.5

@@ -44,7 +44,7 @@ def _strip(data: Dataset, video: VideoRow) -> Image | None:
         row = regions.filter(pc.equal(regions["region_id"], video.region_id)).to_pylist()[0]
         frames = data.frames(video.video_id)
         keys = [frame for frame in frames if frame.keyframe >= 0][:8]
-        pictures = [(data.picture(frame.image), data.picture(frame.tile)) for frame in keys if frame.tile_path]
+        pictures = [(data.picture(frame.image), data.tile(frame.tile)) for frame in keys if frame.tile_path]
         region = RegionRow(**row)
         ground = _with_path(data.picture(region.image), region, frames, keys)
     except (UserError, IndexError, ValueError, TypeError):  # a damaged row shows nothing

@@ -79,14 +79,16 @@ def crop_region(town: Town, aerial: Image, region: Region, tile_px: int) -> Imag
     return shrink(aerial[top : top + side, left : left + side], per_tile // tile_px)
 
 
-def crop_square(town: Town, aerial: Image, x_m: float, y_m: float, tile_px: int) -> Image:
-    """The tile centred on map metres (x, y), to the nearest pixel of the town's picture."""
+def crop_square(town: Town, aerial: Image, x_m: float, y_m: float, tile_px: int, margin_px: int = 0) -> Image:
+    """The tile centred on map metres (x, y), to the nearest pixel of the town's picture, and a margin around it."""
     per_tile = town.settings.pixels_per_tile
-    left = round(x_m / town.metres_per_pixel - per_tile / 2)
-    top = round(y_m / town.metres_per_pixel - per_tile / 2)
-    if left < 0 or top < 0 or left + per_tile > aerial.shape[1] or top + per_tile > aerial.shape[0]:
+    factor = per_tile // tile_px
+    side = per_tile + 2 * margin_px * factor
+    left = round(x_m / town.metres_per_pixel - per_tile / 2) - margin_px * factor
+    top = round(y_m / town.metres_per_pixel - per_tile / 2) - margin_px * factor
+    if left < 0 or top < 0 or left + side > aerial.shape[1] or top + side > aerial.shape[0]:
         raise ValueError(f"the tile around ({x_m:.0f}, {y_m:.0f}) m reaches beyond town {town.seed}")
-    return shrink(aerial[top : top + per_tile, left : left + per_tile], per_tile // tile_px)
+    return shrink(aerial[top : top + side, left : left + side], factor)
 
 
 def shrink(image: Image, factor: int) -> Image:

@@ -76,13 +76,13 @@ class Imagery:
         centre = geo.tile_centre(tile)
         return self._read(Box(tile.z, tile.x, tile.y), size, centre, tile)
 
-    def square(self, centre: Position, z: int, size: int = 256) -> Tile:
-        """A square as large as a tile of zoom ``z``, with ``centre`` in its middle."""
+    def square(self, centre: Position, z: int, size: int = 256, tiles: float = 1.0) -> Tile:
+        """A square as large as a tile of zoom ``z``, or as some of them, with ``centre`` in its middle."""
         if geo.MAX_LATITUDE_DEG < abs(centre.lat_deg) <= 90:
             image, valid = blank(size)  # there is no map near the poles
-            return Tile(image, valid, centre, geo.tile_size_m(centre.lat_deg, z))
+            return Tile(image, valid, centre, geo.tile_size_m(centre.lat_deg, z) * tiles)
         x, y = geo.tile_coordinates(centre.lat_deg, centre.lon_deg, z)
-        return self._read(Box(z, float(x) - 0.5, float(y) - 0.5), size, centre)
+        return self._read(Box(z, float(x) - tiles / 2, float(y) - tiles / 2, tiles), size, centre)
 
     def region(self, region: Region, tile_size: int = 256) -> Tile:
         """The tiles of a region as one picture of ``n * tile_size`` pixels a side."""
