@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -30,7 +31,7 @@ from x2localizer.datasets.town import make_dataset
 from x2localizer.encode import Bundle, open_bundle
 from x2localizer.errors import BundleError, CheckpointError, ConfigError, DatasetError, UserError
 from x2localizer.learn import stages
-from x2localizer.learn.batches import Videos, cut_tiles, rng_for
+from x2localizer.learn.batches import Videos, ahead, cut_tiles, rng_for
 from x2localizer.learn.checkpoint import load_checkpoint, load_weights, save_checkpoint
 from x2localizer.learn.coarse import Row, check_claims, coarse_rows, coarse_table
 from x2localizer.learn.export import check_bundle, export_bundle
@@ -178,11 +179,14 @@ from x2localizer.config import TrainSettings
 from x2localizer.learn.loop import train
 settings = TrainSettings.model_validate_json(Path({str(settings)!r}).read_text())
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))  # as a disk that fills up
+
+def fill_up(*_):  # a limit on file sizes stands in for the full disk
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+
 sys.argv = ["x2l"]
 from x2localizer import cli
-cli.app = lambda **_: train(settings, Path({str(tiny_dataset)!r}), Path({str(out)!r}), ("full",),
-                            start=Path({str(run / "image" / "best.safetensors")!r}))
+cli.app = lambda **_: train(settings, Path({str(tiny_dataset)!r}), Path({str(out)!r}), ("full",), fill_up,
+                            Path({str(run / "image" / "best.safetensors")!r}))
 cli.main()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -266,6 +270,13 @@ def test_claims_are_answered_from_the_same_videos() -> None:
     worse = [row("X²Localizer", "s_g", 60), row("X²Localizer", "s_mix", 40), row("GAReT's objective", "s_g", 60, "b")]
     assert not any(claim.holds for claim in check_claims(worse))
     assert check_claims(rows[:2]) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="processes cannot be forked there")
+def test_a_loader_that_dies_is_a_clear_error() -> None:
+    with pytest.raises(DatasetError, match="No batch 3 came"):
+        for step, _ in ahead(lambda step: step if step < 3 else os._exit(1), 3, 9):
+            assert step < 3
 
 
 def test_batches_repeat_and_overlapping_regions_are_no_negatives(tiny_dataset: Path) -> None:

@@ -26,6 +26,8 @@ from x2localizer.errors import DatasetError, UserError
 MEAN = torch.tensor([0.485, 0.456, 0.406]).reshape(3, 1, 1) * 255
 STD = torch.tensor([0.229, 0.224, 0.225]).reshape(3, 1, 1) * 255
 Batch = TypeVar("Batch")
+PATIENCE_S = 300
+"""After so long without a batch something is wrong."""
 
 
 def to_input(images: npt.NDArray[np.uint8]) -> Tensor:
@@ -110,8 +112,17 @@ def ahead(make: Callable[[int], Batch], start: int, stop: int) -> Iterator[tuple
     loader = torch.utils.data.DataLoader(
         _Steps(make, start, stop), batch_size=None, collate_fn=_as_it_is, num_workers=int(forks),
         prefetch_factor=2 if forks else None, multiprocessing_context="fork" if forks else None,
+        timeout=PATIENCE_S if forks else 0,
     )  # fmt: skip
-    for step, batch in enumerate(loader, start):
+    batches = iter(loader)
+    for step in range(start, stop):
+        try:
+            batch = next(batches)
+        except RuntimeError as problem:  # the process died, or could not hand over what it made
+            raise DatasetError(
+                f"No batch {step} came: {str(problem).splitlines()[0]}",
+                "Look at free memory and at /dev/shm (in a container: --shm-size); the same command goes on.",
+            ) from problem
         if isinstance(batch, _Failure):
             raise DatasetError(batch.what, batch.remedy)
         yield step, batch
