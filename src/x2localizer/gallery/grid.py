@@ -34,14 +34,12 @@ class TileSpan:
 
 def tile_span(imagery: Imagery, z: int) -> TileSpan | None:
     """The tiles of which the imagery's bounds cover at least half; None if there are none."""
-    west, last, north, south, columns = None, -1, 0, 0, 0
-    for tile in imagery.tiles(z, min_coverage=MIN_COVERAGE):
-        if west is None:
-            west, north = tile.x, tile.y
-        if tile.y == north:
-            columns += 1
-        last = south = tile.y
-    return None if west is None else TileSpan(z, west, north, columns, max(last, south) - north + 1)
+    first, columns, south = None, 0, 0
+    for tile in imagery.tiles(z, min_coverage=MIN_COVERAGE):  # row by row from the north
+        first = first or tile
+        columns += tile.y == first.y
+        south = tile.y
+    return None if first is None else TileSpan(z, first.x, first.y, columns, south - first.y + 1)
 
 
 def block_corners(span: TileSpan) -> list[tuple[int, int]]:

@@ -92,7 +92,7 @@ class Belief:
     def _share(self, c: int, row: int, column: int) -> float:
         """The share of all belief that lies within 80 m of a tile; overlapping candidates count once per place."""
         region = self.grid.regions[c]
-        reach = 80.467 / (self._tile_m / 2)
+        reach = geo.RIGHT_WITHIN_M / (self._tile_m / 2)
         m = self.log.shape[1]
         x = np.array([2 * r.x for r in self.grid.regions])[:, None, None] + np.arange(m)
         y = np.array([2 * r.y for r in self.grid.regions])[:, None, None] + np.arange(m)[:, None]

@@ -12,7 +12,7 @@ from x2localizer.config import LocalizeSettings, TownSettings
 from x2localizer.encode import Bundle, open_bundle
 from x2localizer.errors import UserError
 from x2localizer.gallery import Gallery, index
-from x2localizer.localize.confidence import RIGHT_M, Confidence, Evidence, choose_threshold, fit, reliability
+from x2localizer.localize.confidence import Confidence, Evidence, choose_threshold, fit, reliability
 from x2localizer.localize.localizer import Localizer
 from x2localizer.town.drive import draw_drive, open_film
 from x2localizer.town.folder import save_town
@@ -46,7 +46,7 @@ def drive_frames(
 def is_right(fix: Fix, truth: Position) -> bool:
     """Whether the guess is within 80 m."""
     return fix.guess is not None and bool(
-        geo.distance_m(fix.guess.lat_deg, fix.guess.lon_deg, truth.lat_deg, truth.lon_deg) <= RIGHT_M
+        geo.distance_m(fix.guess.lat_deg, fix.guess.lon_deg, truth.lat_deg, truth.lon_deg) <= geo.RIGHT_WITHIN_M
     )
 
 

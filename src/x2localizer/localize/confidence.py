@@ -22,8 +22,6 @@ from x2localizer.localize.belief import Match
 from x2localizer.search import Hits
 
 FILE = "confidence.json"
-RIGHT_M = 80.467
-"""0.05 mile: within so much a frame counts as right."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,9 @@ class Localizer:
             return Fix(frame.index, frame.time_s, "lost", candidates=self._candidates)
         if self._gate.interrupted(frame):
             self._restart()
-        is_keyframe = self._keyframe_s is None or frame.time_s - self._keyframe_s >= self._spacing - 1e-3
+        is_keyframe = (
+            self._keyframe_s is None or frame.time_s - self._keyframe_s >= self.settings.keyframe_spacing_s - 1e-3
+        )
         if is_keyframe:
             self._keyframe_s = frame.time_s
             self._window.append(frame.image)
@@ -122,10 +124,6 @@ class Localizer:
             frame, grid.regions[match.candidate], grid.codes[match.candidate] @ code, grid.valid[match.candidate]
         )
         return self._fix(frame, match, refreshed)
-
-    @property
-    def _spacing(self) -> float:
-        return self.settings.keyframe_spacing_s
 
     def _due(self, time_s: float) -> bool:
         """Whether the candidates are to be searched anew with the keyframe that has just come."""

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from x2localizer import geo
-from x2localizer.localize.confidence import RIGHT_M
 from x2localizer.sources.tracks import Track
 from x2localizer.types import Fix
 
@@ -50,7 +49,7 @@ def summarize(fixes: Sequence[Fix], truth: Track | None = None) -> Summary:
         return Summary(len(fixes), tracking, first, refreshes)
     known = np.array([truth.at(fix.time_s) is not None for fix in fixes], np.bool_)
     errors = errors_m(fixes, truth)
-    right = np.nan_to_num(errors, nan=np.inf) <= RIGHT_M
+    right = np.nan_to_num(errors, nan=np.inf) <= geo.RIGHT_WITHIN_M
     judged = sure & known
     return Summary(
         len(fixes), tracking, first, refreshes, int(known.sum()),

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image as Pillow
 
+from x2localizer import geo
 from x2localizer.gallery.store import Gallery
 from x2localizer.localize.localizer import View
 from x2localizer.localize.summary import Summary, errors_m
@@ -141,9 +142,9 @@ def _curve(fixes: Sequence[Fix], errors: npt.NDArray[np.float64]) -> str:
         return left + (time_s - times[0]) / span * (width - left - 10), (height - bottom) * (1 - level) + 8
 
     shapes = []
-    for metres in (1, 10, 80.467, 1000, 10_000):
+    for metres in (1, 10, geo.RIGHT_WITHIN_M, 1000, 10_000):
         y = at(float(times[0]), metres)[1]
-        dash = ' stroke-dasharray="6 4" stroke="#c00"' if metres == 80.467 else ' stroke="#ddd"'
+        dash = ' stroke-dasharray="6 4" stroke="#c00"' if metres == geo.RIGHT_WITHIN_M else ' stroke="#ddd"'
         shapes.append(f'<line x1="{left}" x2="{width}" y1="{y:.1f}" y2="{y:.1f}"{dash}/>')
         shapes.append(f'<text x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">{metres:.0f} m</text>')
     for fix, error in zip(fixes, errors, strict=True):
