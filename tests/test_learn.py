@@ -315,6 +315,8 @@ def test_tiles_with_a_margin_are_cut_off_the_centre_in_training(tmp_path: Path) 
     assert videos.pair_batch(rng_for(1, "image", 0), SHORT).tiles.shape == (4, 3, 32, 32)
     a, b = (videos.pair_batch(rng_for(1, "image", 0), plain) for _ in range(2))
     assert torch.equal(a.tiles, b.tiles)
+    still = videos.pair_batch(rng_for(1, "image", 0), SHORT.model_copy(update={"shift_tiles": False}))
+    assert not torch.equal(still.tiles, videos.pair_batch(rng_for(1, "image", 0), SHORT).tiles)
     with pytest.raises(ConfigError, match="half of tile_px"):
         validate(DatasetSettings, {"tile_px": 32, "tile_margin_px": 20, "town": {"pixels_per_tile": 64}})
 

@@ -154,6 +154,8 @@ class StageSettings(Settings):
     towns_per_batch: int = Field(4, ge=1)
     """A batch is drawn from few areas, so that its negatives are hard."""
     augment: bool = True
+    shift_tiles: bool = True
+    """Stage 1: cut tiles off the camera, as far as the data set's tile_margin_px goes, where ``augment`` is on."""
     evaluate_every: int = Field(500, ge=1)
     patience: int = Field(1000, ge=1)
     """Evaluations without a new best before the stage stops."""

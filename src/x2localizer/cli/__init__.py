@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from x2localizer import __version__
-from x2localizer.cli import bench, check, demo, inspect, learn, localize, prepare, town
+from x2localizer.cli import bench, check, demo, evaluate, inspect, learn, localize, prepare, town
 from x2localizer.errors import UserError
 
 INTERRUPTED = 130
@@ -36,7 +36,7 @@ app.command("demo")(demo.demo)
 app.command("train")(learn.train)
 app.command("import")(learn.import_weights)
 app.command("export")(learn.export)
-app.command("evaluate")(learn.evaluate)
+app.command("evaluate")(evaluate.evaluate)
 app.command("encode")(learn.encode)
 
 

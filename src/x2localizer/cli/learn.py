@@ -1,8 +1,7 @@
-"""``x2l train``, ``x2l export``, ``x2l evaluate`` and ``x2l encode``."""
+"""``x2l train``, ``x2l export``, ``x2l import`` and ``x2l encode``."""
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,19 +12,15 @@ import typer
 from rich.progress import Progress, TextColumn
 
 from x2localizer.cli.common import (
-    JsonOption,
     SetOption,
     console,
-    machine,
     needs_training,
     progress_columns,
     say,
     show_values,
-    today,
 )
 from x2localizer.config import TrainSettings, load_config
 from x2localizer.errors import UserError
-from x2localizer.files import write_text
 
 
 def train(
@@ -133,43 +128,6 @@ def import_weights(
     layout, fingerprint = import_file(settings, weights, out)
     say(f"{weights} has the layout of {layout}; checkpoint {fingerprint} in {out}")
     say(f"next: x2l export {out} --out bundle")
-
-
-def evaluate(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of training runs; the first is compared with the rest.")],
-    data: Annotated[Path, typer.Option(help="A data set.")],
-    split: Annotated[str, typer.Option(help="val while choosing settings, test for what is published.")] = "test",
-    out: Annotated[Path | None, typer.Option(help="Also write the results as JSON.")] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Coarse prefix retrieval of runs, side by side: R@1/5/10/1% at 1, 2, 4 and 8 frames, and the paper's claims.
-
-    Examples:
-
-      x2l evaluate runs/town --data data/standard --split val
-
-      x2l evaluate runs/town runs/town-garet runs/town-deit --data data/standard
-    """
-    needs_training()
-    from x2localizer.learn import coarse  # noqa: PLC0415
-
-    with console.status("encoding ...") as status:
-        rows, gallery = coarse.coarse_rows(runs, data, split, [1, 2, 4, 8], status.update)
-    cells, claims = coarse.coarse_table(rows, gallery), coarse.check_claims(rows)
-    queries = len(next(iter(rows[0].ranks.values())))
-    values = {
-        "split": split, "videos": queries, "gallery": gallery, "seed": 42, "machine": machine(), "date": today(),
-        "rows": coarse.to_values(cells), "claims": coarse.to_values(claims),
-    }  # fmt: skip
-    if out is not None:
-        write_text(out, json.dumps(values, indent=1) + "\n")
-    if as_json:
-        typer.echo(json.dumps(values))
-        return
-    say(f"{split}: {queries} videos, {gallery} regions; 95% bootstrap intervals over videos, seed 42\n")
-    typer.echo(coarse.table_text(cells))
-    if claims:
-        typer.echo("\n" + coarse.claims_text(claims))
 
 
 def encode(

@@ -229,7 +229,7 @@ class Videos:
         """Frames of any second with the tile around them, one from each of many videos."""
         rows = np.array([int(rng.integers(*self.every.range[int(v)])) for v in self.draw(rng, stage)])
         frames = self._stack([self.every.media("image", row) for row in rows], self.model.frame_height)
-        margin = self.data.tile_margin_px if stage.augment else 0
+        margin = self.data.tile_margin_px if stage.augment and stage.shift_tiles else 0
         moved = rng.integers(-margin, margin + 1, (len(rows), 2)) if margin else np.zeros((len(rows), 2), int)
         tiles = np.stack(
             [

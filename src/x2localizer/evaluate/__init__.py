@@ -1,0 +1,1 @@
+"""How good is it? The protocols of the benchmark, on data sets with their truth."""

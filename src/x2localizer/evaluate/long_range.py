@@ -1,0 +1,246 @@
+"""Long drives that leave their first region: the first prefix decides (once) against windows (SWRL).
+
+All areas of the split are one gallery, made of their imagery as a user would make it; the localizer is not told in
+which area a drive is. Every arm sees the same frames and the same gallery.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from x2localizer import geo
+from x2localizer.config import LocalizeSettings
+from x2localizer.datasets.dataset import Dataset
+from x2localizer.datasets.tables import VideoRow
+from x2localizer.encode import Bundle
+from x2localizer.errors import DatasetError
+from x2localizer.gallery import Gallery, index
+from x2localizer.localize.confidence import reliability
+from x2localizer.localize.localizer import Localizer
+from x2localizer.metrics import bootstrap_interval, paired_difference
+from x2localizer.search import Searcher
+from x2localizer.types import Floats, Frame, Position, Region
+
+Bools = npt.NDArray[np.bool_]
+BIN_S = 10.0
+"""Width of a step of the curves."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ride:
+    """A long drive: its videos, which gaps may part, on one clock; frames and positions where the camera was."""
+
+    ride_id: str
+    first_region: Region
+    videos: tuple[VideoRow, ...]
+    times_s: Floats
+    truth: tuple[Position, ...]
+    has_gap: bool
+
+    @property
+    def left(self) -> Bools:
+        """At which frames the first region has been left for the first time, (f,)."""
+        lats, lons = (np.array([getattr(place, name) for place in self.truth]) for name in ("lat_deg", "lon_deg"))
+        return np.asarray(np.maximum.accumulate(~geo.region_contains(self.first_region, lats, lons)), np.bool_)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Followed:
+    """One arm on one ride, by frame: the error of the guess in metres (NaN without one), the confidence, and whether a
+    position was stated as sure, all (f,)."""
+
+    errors_m: Floats
+    confidence: Floats
+    sure: Bools
+
+    @property
+    def right(self) -> Bools:
+        """Whether the guess is within 80 m."""
+        return np.asarray(np.nan_to_num(self.errors_m, nan=np.inf) <= geo.RIGHT_WITHIN_M, np.bool_)
+
+
+@dataclass(frozen=True, slots=True)
+class ArmRow:
+    """One arm over all rides, in percent of frames within 80 m (95% interval over rides): in all, before and after the
+    first region is left; the median error; the share that was sure, and of these the share within 80 m."""
+
+    arm: str
+    rides: int
+    frames: int
+    within: float
+    within_low: float
+    within_high: float
+    before: float
+    after: float
+    after_low: float
+    after_high: float
+    median_m: float
+    sure: float
+    sure_within: float | None
+
+
+def long_rides(data: Dataset, split: str) -> list[Ride]:
+    """The long drives of a split."""
+    regions = {row.region_id: row.region for row in data.regions(split)}
+    by_ride: dict[str, list[VideoRow]] = {}
+    for video in data.videos(split, role="long"):
+        by_ride.setdefault(video.ride_id, []).append(video)
+    rides = []
+    for ride_id, found in by_ride.items():
+        videos = sorted(found, key=lambda row: row.start_time)
+        times, places = [], []
+        for video in videos:
+            late = (video.start_time - videos[0].start_time).total_seconds()
+            for row in data.frames(video.video_id):
+                times.append(late + row.time_s)
+                places.append(row.position)
+        rides.append(
+            Ride(ride_id, regions[videos[0].region_id], tuple(videos), np.array(times), tuple(places), len(videos) > 1)
+        )
+    if not rides:
+        raise DatasetError(
+            f"The data set has no long drives in its {split} split.", "Make one with the standard preset."
+        )
+    return rides
+
+
+def split_gallery(data: Dataset, split: str, bundle: Bundle, work: Path, report: Callable[[str], None]) -> Gallery:
+    """One gallery of the imagery of all areas of a split, made once for each bundle."""
+    files = sorted((data.root / "imagery" / split).glob("*.tif"))
+    if not files:
+        raise DatasetError(f"The data set has no imagery of its {split} split.", "Make one with the standard preset.")
+    address = work / f"{split}-{data.manifest.get('fingerprint', 'unknown')[:8]}-{bundle.fingerprint[:8]}"
+    for number, file in enumerate(files):
+        report(f"indexing {file.name}, {number + 1} of {len(files)}")
+        gallery = index(file, bundle, address)
+    return gallery
+
+
+def ride_frames(data: Dataset, ride: Ride) -> Iterator[Frame]:
+    """The frames of a ride on its own clock."""
+    at = 0
+    for video in ride.videos:
+        for row in data.frames(video.video_id):
+            yield Frame(at, float(ride.times_s[at]), data.picture(row.image))
+            at += 1
+
+
+def follow(localizer: Localizer, frames: Iterator[Frame], truth: tuple[Position, ...]) -> Followed:
+    """Localize frames and compare each guess with the truth."""
+    errors, confidence, sure = np.full(len(truth), np.nan), np.zeros(len(truth)), np.zeros(len(truth), np.bool_)
+    for i, (frame, place) in enumerate(zip(frames, truth, strict=True)):
+        fix = localizer.update(frame)
+        confidence[i], sure[i] = fix.confidence, fix.position is not None
+        if fix.guess is not None:
+            errors[i] = geo.distance_m(fix.guess.lat_deg, fix.guess.lon_deg, place.lat_deg, place.lon_deg)
+    return Followed(errors, confidence, sure)
+
+
+def run_arms(
+    data: Dataset,
+    rides: list[Ride],
+    gallery: Gallery,
+    bundle: Bundle,
+    arms: dict[str, LocalizeSettings],
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> dict[str, list[Followed]]:
+    """Every arm on every ride."""
+    searcher = Searcher.over(gallery, threads=bundle.threads)
+    out: dict[str, list[Followed]] = {arm: [] for arm in arms}
+    for number, ride in enumerate(rides):
+        frames = list(ride_frames(data, ride))
+        for arm, settings in arms.items():
+            localizer = Localizer(gallery, bundle, settings, searcher=searcher)
+            out[arm].append(follow(localizer, iter(frames), ride.truth))
+        progress(number + 1, len(rides))
+    return out
+
+
+def arm_row(arm: str, rides: list[Ride], followed: list[Followed]) -> ArmRow:
+    """The figures of an arm; intervals are over rides, which count alike."""
+    right = [found.right for found in followed]
+    shares = np.array([100.0 * found.mean() for found in right])
+    after = after_shares(rides, followed)
+    errors = np.concatenate([found.errors_m for found in followed])
+    sure, every = np.concatenate([found.sure for found in followed]), np.concatenate(right)
+    left = np.concatenate([ride.left for ride in rides])
+    return ArmRow(
+        arm, len(rides), len(every), float(shares.mean()), *bootstrap_interval(shares),
+        100.0 * float(every[~left].mean()), float(after.mean()), *bootstrap_interval(after),
+        float(np.nanmedian(errors)), 100.0 * float(sure.mean()),
+        100.0 * float(every[sure].mean()) if sure.any() else None,
+    )  # fmt: skip
+
+
+def after_shares(rides: list[Ride], followed: list[Followed]) -> Floats:
+    """Percent of frames within 80 m after the first region was left, for each ride that leaves it."""
+    return np.array([
+        100.0 * found.right[ride.left].mean() for ride, found in zip(rides, followed, strict=True) if ride.left.any()
+    ])  # fmt: skip
+
+
+def swrl_gain(rides: list[Ride], swrl: list[Followed], once: list[Followed]) -> tuple[float, float, float]:
+    """SWRL over once after the first region is left, in points: the mean over rides and its paired 95% interval."""
+    return paired_difference(after_shares(rides, swrl), after_shares(rides, once))
+
+
+def curve(rides: list[Ride], followed: list[Followed]) -> list[tuple[float, float, int]]:
+    """Over time in steps of 10 s: the step's middle, percent of frames within 80 m, and how many frames there are."""
+    times = np.concatenate([ride.times_s for ride in rides])
+    right = np.concatenate([found.right for found in followed])
+    steps = (times / BIN_S).astype(int)
+    return [
+        (BIN_S * (step + 0.5), 100.0 * float(right[steps == step].mean()), int((steps == step).sum()))
+        for step in range(int(steps.max()) + 1)
+        if (steps == step).any()
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class LongRange:
+    """Everything that is told of a run. ``gains``: SWRL over once after the first region is left, by kind of matching;
+    ``reliability`` is of the first arm: mean confidence, share within 80 m, frames."""
+
+    rows: tuple[ArmRow, ...]
+    gains: dict[str, tuple[float, float, float]]
+    curves: dict[str, list[tuple[float, float, int]]]
+    reliability: list[tuple[float, float, int]]
+
+
+def summarize(rides: list[Ride], found: dict[str, list[Followed]]) -> LongRange:
+    """Figures, gains and curves of all arms."""
+    rows = tuple(arm_row(arm, rides, followed) for arm, followed in found.items())
+    pairs = [(arm, arm.replace("SWRL", "once")) for arm in found if arm.startswith("SWRL")]
+    gains = {f"{swrl} over {once}": swrl_gain(rides, found[swrl], found[once]) for swrl, once in pairs}
+    curves = {arm: curve(rides, followed) for arm, followed in found.items()}
+    first = next(iter(found.values()))
+    sure_of = reliability(
+        np.concatenate([one.confidence for one in first]), np.concatenate([one.right for one in first])
+    )
+    return LongRange(rows, gains, curves, sure_of)
+
+
+def table_text(result: LongRange) -> str:
+    """As Markdown tables."""
+    lines = [
+        "| arm | within 80 m (95%) | before leaving | after leaving (95%) | median error | sure | of these right |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in result.rows:
+        sure = "-" if row.sure_within is None else f"{row.sure_within:.1f}%"
+        lines.append(
+            f"| {row.arm} | {row.within:.1f}% ({row.within_low:.1f} to {row.within_high:.1f}) | {row.before:.1f}% | "
+            f"{row.after:.1f}% ({row.after_low:.1f} to {row.after_high:.1f}) | {row.median_m:.0f} m | "
+            f"{row.sure:.1f}% | {sure} |"
+        )
+    lines += ["", "| after the first region is left | gain in points (95%) |", "|---|---|"]
+    lines += [
+        f"| {what} | {mean:+.1f} ({low:+.1f} to {high:+.1f}) |" for what, (mean, low, high) in result.gains.items()
+    ]
+    lines += ["", "| confidence | within 80 m | frames |", "|---|---|---|"]
+    return "\n".join(lines + [f"| {p:.2f} | {share:.2f} | {count:,} |" for p, share, count in result.reliability])
