@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from x2localizer.cli.common import SetOption, console, say
+from x2localizer.cli.common import SetOption, console, progress_bar, say
 from x2localizer.errors import ConfigError
 
-app = typer.Typer(help="Make a data set from material of your own.", no_args_is_help=True)
+app = typer.Typer(help="Make a data set from other material than towns.", no_args_is_help=True)
 
 
 @app.callback()
@@ -43,4 +43,28 @@ def own(
     say(f"data set in {out}: " + ", ".join(f"{count} {name} clips" for name, count in made.clips.items()))
     for reason, count in made.left_out.items():
         say(f"  left out: {count} {reason}")
+    say(f"next: x2l check {out}")
+
+
+@app.command(epilog="Example: x2l prepare gama --bdd BDD100K --gama GAMA --out data/gama")
+def gama(
+    gama: Annotated[Path, typer.Option(help="Folder with Ground/, Aerial/, GAMa/ and the lists.")],
+    bdd: Annotated[Path | None, typer.Option(help="Folder of BDD100K with info/; default: as --gama.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the data set; pictures are linked, not copied.")] = None,
+    lists: Annotated[Path | None, typer.Option(help="Folder of the four lists, if they lie elsewhere.")] = None,
+    held_out: Annotated[float, typer.Option(help="Share of the training ground to choose models by.")] = 0.08,
+    report: Annotated[bool, typer.Option("--report", help="Only tell what the lists say; no pictures needed.")] = False,
+) -> None:
+    """GAMa, from its public folders: GAMa's val becomes test, some ground of its train becomes val."""
+    from x2localizer.datasets.gama import prepare_gama, report_lists  # noqa: PLC0415
+    from x2localizer.datasets.gama_lists import find_lists, read_lists  # noqa: PLC0415
+
+    if report:
+        typer.echo(report_lists(read_lists(lists or find_lists(gama, bdd or gama))).to_text())
+        return
+    if out is None:
+        raise ConfigError("There is no folder to write to.", "Name one with --out, or ask for --report.")
+    with progress_bar("videos") as progress:
+        found = prepare_gama(bdd or gama, gama, out, lists=lists, held_out=held_out, progress=progress)
+    typer.echo(found.to_text())
     say(f"next: x2l check {out}")

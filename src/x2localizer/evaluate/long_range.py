@@ -16,6 +16,7 @@ import numpy.typing as npt
 from x2localizer import geo
 from x2localizer.config import LocalizeSettings
 from x2localizer.datasets.dataset import Dataset
+from x2localizer.datasets.rides import linked
 from x2localizer.datasets.tables import VideoRow
 from x2localizer.encode import Bundle
 from x2localizer.errors import DatasetError
@@ -85,28 +86,29 @@ class ArmRow:
 
 
 def long_rides(data: Dataset, split: str) -> list[Ride]:
-    """The long drives of a split."""
+    """The long drives of a split, and clips of one ride that follow each other within two minutes."""
     regions = {row.region_id: row.region for row in data.regions(split)}
     by_ride: dict[str, list[VideoRow]] = {}
     for video in data.videos(split, role="long"):
         by_ride.setdefault(video.ride_id, []).append(video)
-    rides = []
-    for ride_id, found in by_ride.items():
-        videos = sorted(found, key=lambda row: row.start_time)
-        times, places = [], []
-        for video in videos:
-            late = (video.start_time - videos[0].start_time).total_seconds()
-            for row in data.frames(video.video_id):
-                times.append(late + row.time_s)
-                places.append(row.position)
-        rides.append(
-            Ride(ride_id, regions[videos[0].region_id], tuple(videos), np.array(times), tuple(places), len(videos) > 1)
-        )
+    chains = [tuple(sorted(found, key=lambda row: row.start_time)) for found in by_ride.values()]
+    rides = [_ride(data, videos, regions) for videos in chains + linked(data.videos(split))]
     if not rides:
         raise DatasetError(
             f"The data set has no long drives in its {split} split.", "Make one with the standard preset."
         )
     return rides
+
+
+def _ride(data: Dataset, videos: tuple[VideoRow, ...], regions: dict[str, Region]) -> Ride:
+    times, places = [], []
+    for video in videos:
+        late = (video.start_time - videos[0].start_time).total_seconds()
+        for row in data.frames(video.video_id):
+            times.append(late + row.time_s)
+            places.append(row.position)
+    name, first = videos[0].ride_id, regions[videos[0].region_id]
+    return Ride(name, first, videos, np.array(times), tuple(places), len(videos) > 1)
 
 
 def split_gallery(data: Dataset, split: str, bundle: Bundle, work: Path, report: Callable[[str], None]) -> Gallery:

@@ -16,14 +16,14 @@ import numpy.typing as npt
 
 from x2localizer import geo
 from x2localizer.config import LocalizeSettings
-from x2localizer.encode import Bundle
+from x2localizer.encode import Bundle, SetCode
 from x2localizer.gallery.store import Gallery
 from x2localizer.localize.belief import Belief, Match
 from x2localizer.localize.candidates import TileReader
 from x2localizer.localize.confidence import Confidence, Evidence
 from x2localizer.localize.frames import FrameGate
-from x2localizer.search import Hits, Prior, Searcher
-from x2localizer.types import Candidate, Fix, Frame, Image, Region
+from x2localizer.search import Hits, Prior, Searcher, nearest_region
+from x2localizer.types import Candidate, Fix, Frame, Image, Position, Region
 
 SEARCHED_PER_CANDIDATE = 6
 OVERLAP = 0.4
@@ -80,6 +80,7 @@ class Localizer:
         self._last_s: float | None = None
         self._belief: Belief | None = None
         self._hits: Hits | None = None
+        self._guess: Position | None = None
         self._candidates: tuple[Candidate, ...] = ()
         self.evidence: Evidence | None = None
         """What spoke for the last fix."""
@@ -145,6 +146,7 @@ class Localizer:
         if not kept:
             return
         hits = Hits(hits.rows[kept], hits.s_mix[kept], hits.s_g[kept], hits.s_f[kept], hits.certified, hits.examined)
+        hits = self._with_own_region(code, hits)
         regions = [table.region(int(row)) for row in hits.rows]
         grid = self._tiles.grid(regions)
         if not grid.valid.any():
@@ -156,15 +158,30 @@ class Localizer:
         self._hits = hits
         self._candidates = tuple(Candidate(r, float(s)) for r, s in zip(regions, hits.s_mix, strict=True))
 
+    def _with_own_region(self, code: SetCode, hits: Hits) -> Hits:
+        """The hits and, where the path is followed, the region around the last guess: a path goes on where it was."""
+        if self._guess is None or self.settings.matching == "frame":
+            return hits
+        row = nearest_region(self.gallery.regions, self._guess, self._allowed)
+        if row is None or row in hits.rows:
+            return hits
+        rows = np.append(hits.rows, row)
+        s_g, s_f = self.searcher.scores(code, rows[-1:])
+        return Hits(
+            rows, np.append(hits.s_mix, (s_g + s_f) / 2), np.append(hits.s_g, s_g), np.append(hits.s_f, s_f),
+            hits.certified, hits.examined,
+        )  # fmt: skip
+
     def _fix(self, frame: Frame, match: Match, refreshed: bool) -> Fix:
         assert self._belief is not None
         assert self._hits is not None
         self.evidence = Evidence.of(match, self._hits, self._belief.frames)
         confidence = self._confidence.probability(self.evidence)
         sure = confidence >= self._confidence.threshold
+        self._guess = self._belief.grid.place(match.candidate, match.row, match.column)
         early = self._searches < len(self._window) or self._belief.frames < self._confidence.least_frames
         return Fix(
             frame.index, frame.time_s, "tracking" if sure else "locating" if early else "lost",
-            self._belief.grid.place(match.candidate, match.row, match.column), confidence, match.similarity,
+            self._guess, confidence, match.similarity,
             self._belief.grid.regions[match.candidate], self._candidates, refreshed,
         )  # fmt: skip

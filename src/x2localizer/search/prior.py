@@ -74,3 +74,16 @@ def region_centres(regions: RegionTable) -> tuple[npt.NDArray[np.float64], npt.N
     x, y = regions.x.astype(np.float64) + half, regions.y.astype(np.float64) + half
     lat, lon = geo.from_tile_coordinates(x, y, regions.zoom)
     return lat, geo.wrap_longitude(lon)
+
+
+def nearest_region(regions: RegionTable, place: Position, allowed: npt.NDArray[np.bool_] | None = None) -> int | None:
+    """The row of the region around a place: of all that hold it, the one whose middle is nearest."""
+    x, y = geo.tile_coordinates(place.lat_deg, place.lon_deg, regions.zoom)
+    world = 1 << regions.zoom
+    half = regions.n / 2
+    east = np.abs((regions.x + half - float(x) + world / 2) % world - world / 2)
+    off = np.maximum(east, np.abs(regions.y + half - float(y)))
+    if allowed is not None:
+        off = np.where(allowed, off, np.inf)
+    row = int(off.argmin())
+    return row if off[row] <= half else None
