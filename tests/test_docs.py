@@ -91,11 +91,11 @@ def test_links_between_pages_lead_somewhere() -> None:
 
 
 def test_the_tables_of_the_model_page_are_the_measured_ones() -> None:
-    from x2localizer.learn.coarse import Cell, Claim, claims_text, table_text
+    from x2localizer.evaluate.tables import Cell, Claim, claims_text, prefix_text
 
     page = (ROOT / "docs" / "model.md").read_text(encoding="utf-8")
     found = json.loads((ROOT / "docs" / "results" / "coarse-town.json").read_text(encoding="utf-8"))
-    assert table_text([Cell(**row) for row in found["rows"]]) in page
+    assert prefix_text([Cell(**row) for row in found["rows"]]) in page
     assert claims_text([Claim(**row) for row in found["claims"]]) in page
     for value in (f"{found['videos']:,} videos", f"{found['gallery']} regions", found["machine"], found["date"]):
         assert value in page

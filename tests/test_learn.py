@@ -27,13 +27,13 @@ from x2localizer.config import (
     validate,
 )
 from x2localizer.datasets.dataset import open_dataset
+from x2localizer.datasets.tiles import cut_tiles
 from x2localizer.datasets.town import make_dataset
 from x2localizer.encode import Bundle, open_bundle
 from x2localizer.errors import BundleError, CheckpointError, ConfigError, DatasetError, UserError
 from x2localizer.learn import stages
-from x2localizer.learn.batches import Videos, ahead, cut_tiles, rng_for
+from x2localizer.learn.batches import Videos, ahead, rng_for
 from x2localizer.learn.checkpoint import load_checkpoint, load_weights, save_checkpoint
-from x2localizer.learn.coarse import Row, check_claims, coarse_rows, coarse_table
 from x2localizer.learn.export import check_bundle, export_bundle
 from x2localizer.learn.gather import allowed_columns
 from x2localizer.learn.loop import learning_rate, train
@@ -158,10 +158,19 @@ def test_a_loss_that_is_no_number_stops_and_names_it(
     assert load_checkpoint(tmp_path / "progressive" / "last.safetensors").state["step"] == 3
 
 
-def test_a_data_set_of_another_size_is_a_clear_error(tiny_dataset: Path, tmp_path: Path) -> None:
-    wrong = SETTINGS.model_copy(update={"model": MODEL.model_copy(update={"frame_height": 48})})
-    with pytest.raises(DatasetError, match="32 pixels high, the model wants 48"):
-        train(wrong, tiny_dataset, tmp_path)
+def test_pictures_are_brought_to_the_size_of_the_model(tiny_dataset: Path) -> None:
+    data = open_dataset(tiny_dataset)
+    larger = Videos(data, "train", MODEL.model_copy(update={"frame_height": 48, "frame_width": 80, "tile_px": 16}))
+    batch = larger.video_batch(rng_for(1, "full", 0), SHORT)
+    assert batch.frames.shape[2:] == (3, 48, 80)
+    assert batch.tiles is not None
+    assert batch.tiles.shape[2:] == (3, 16, 16)
+    pairs = larger.pair_batch(rng_for(1, "image", 0), SHORT)
+    assert (pairs.frames.shape[1:], pairs.tiles.shape[1:]) == ((3, 48, 80), (3, 16, 16))
+    row = data.frames(data.videos("train")[0].video_id)[0]
+    whole, small = data.picture(row.image), data.picture(row.image, (8, 16))
+    blocks = whole.reshape(8, 4, 16, 4, 3).mean((1, 3))
+    assert np.abs(blocks - small).mean() < 12
 
 
 def test_a_full_disk_stops_a_run_and_keeps_what_was_good(run: Path, tiny_dataset: Path, tmp_path: Path) -> None:
@@ -239,37 +248,6 @@ def test_every_ablation_is_a_config(name: str, run: Path, tiny_dataset: Path, tm
     train(changed, tiny_dataset, tmp_path / "run", ("progressive",), start=run / "full" / "best.safetensors")
     ours = load_checkpoint(run / "progressive" / "last.safetensors").fingerprint
     assert load_checkpoint(tmp_path / "run" / "progressive" / "last.safetensors").fingerprint != ours
-
-
-def test_runs_are_compared_side_by_side(run: Path, tiny_dataset: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows, gallery = coarse_rows([run], tiny_dataset, "val", [1, 8])
-    assert [(row.model, row.similarity) for row in rows] == [
-        ("stage-1 towers", "s_f"), ("stage-1 towers", "s_best"), ("GAReT's objective", "s_g"),
-        ("GAReT's objective", "s_mix"), ("X²Localizer", "s_g"), ("X²Localizer", "s_mix"),
-    ]  # fmt: skip
-    cells = coarse_table(rows, gallery)
-    assert len(cells) == 12
-    for cell in cells:
-        assert cell.r1_low <= cell.r1 <= cell.r1_high
-        assert cell.r1 <= cell.r5 <= cell.r10
-    with pytest.raises(UserError, match="no checkpoint"):
-        coarse_rows([run / "nothing"], tiny_dataset, "val", [1])
-
-
-def test_claims_are_answered_from_the_same_videos() -> None:
-    def row(model: str, similarity: str, first: int, run: str = "a") -> Row:
-        ranks = np.where(np.arange(100) < first, 1, 2)
-        return Row(run, model, similarity, {1: ranks, 8: ranks})
-
-    rows = [row("X²Localizer", "s_g", 40), row("X²Localizer", "s_mix", 60), row("GAReT's objective", "s_g", 50, "b")]
-    found = {(claim.claim.split(":")[0], claim.budget): claim for claim in check_claims(rows)}
-    assert found["short prefixes gain", 1].difference == pytest.approx(10.0)
-    assert found["short prefixes gain", 1].holds
-    assert found["the full video is kept", 8].holds
-    assert found["s_mix beats s_g", 8].low > 10.0
-    worse = [row("X²Localizer", "s_g", 60), row("X²Localizer", "s_mix", 40), row("GAReT's objective", "s_g", 60, "b")]
-    assert not any(claim.holds for claim in check_claims(worse))
-    assert check_claims(rows[:2]) == []
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="processes cannot be forked there")

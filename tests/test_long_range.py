@@ -86,19 +86,20 @@ def test_rides_are_on_one_clock_across_their_gap(tiny_dataset: Path) -> None:
 
 
 def test_the_protocol_from_the_command_line(tiny_dataset: Path, tiny_bundle: Bundle, tmp_path: Path) -> None:
-    out = tmp_path / "long.json"
+    out = tmp_path / "long"
     words = ["evaluate", str(tiny_bundle.root), "--protocol", "long-range", "--data", str(tiny_dataset)]
     words += ["--work", str(tmp_path / "work"), "--out", str(out)]
     run = CliRunner().invoke(app, words)
     assert run.exit_code == 0, run.output
-    values = json.loads(out.read_text(encoding="utf-8"))
+    values = json.loads((out / "results.json").read_text(encoding="utf-8"))
     assert [row["arm"] for row in values["rows"]] == [
         "SWRL", "once", "SWRL, frame by frame", "once, frame by frame",
     ]  # fmt: skip
     assert values["rows"][0]["sure"] == 0.0  # it is not calibrated
     assert all(row["frames"] > 200 for row in values["rows"])
     assert len(values["curves"]["SWRL"]) >= 12
-    assert out.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+    assert (out / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert "after the first region is left" in run.output
+    assert "after the first region is left" in (out / "table.md").read_text(encoding="utf-8")
     two = CliRunner().invoke(app, [*words, "another"])
     assert "takes one bundle" in str(two.exception)

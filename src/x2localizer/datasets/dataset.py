@@ -74,18 +74,19 @@ class Dataset:
         """The keyframes of a video, in order."""
         return [row for row in self.frames(video_id) if row.keyframe >= 0]
 
-    def picture(self, media: Media) -> Image:
-        """A picture that a row names."""
-        return read_picture(self.root, media)
+    def picture(self, media: Media, size: tuple[int, int] | None = None) -> Image:
+        """A picture that a row names, as it is or at a size (height, width)."""
+        return read_picture(self.root, media, size)
 
     @cached_property
     def tile_margin_px(self) -> int:
         """Pixels around each tile in its picture."""
         return int(self.manifest.get("config", {}).get("tile_margin_px", 0))
 
-    def tile(self, media: Media, right_px: int = 0, down_px: int = 0) -> Image:
+    def tile(self, media: Media, right_px: int = 0, down_px: int = 0, size: int | None = None) -> Image:
         """The tile around a frame, or the one so many pixels beside it, as far as the margin goes."""
-        picture, margin = self.picture(media), self.tile_margin_px
+        margin = self.tile_margin_px
+        picture = self.picture(media, None if size is None else (size + 2 * margin,) * 2)
         if max(abs(right_px), abs(down_px)) > margin:
             raise ValueError(f"a tile moved by more than its margin of {margin} pixels")
         side = picture.shape[0] - 2 * margin

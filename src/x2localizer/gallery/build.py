@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image as Pillow
 
+from x2localizer.datasets.tiles import cut_tiles
 from x2localizer.encode import Bundle
 from x2localizer.errors import ConfigError, ImageryError
 from x2localizer.gallery.grid import BLOCK, HALVES, MIN_COVERAGE, TileSpan, block_corners, grid_regions, tile_span
@@ -171,8 +172,7 @@ class _Work:
         valid = seen.valid.reshape(n, t, n, t).mean((1, 3)).reshape(-1) >= MIN_COVERAGE
         if valid.mean() < MIN_COVERAGE:
             return None
-        tiles = seen.image.reshape(n, t, n, t, 3).transpose(0, 2, 1, 3, 4).reshape(n * n, t, t, 3)
-        return np.ascontiguousarray(tiles), valid
+        return cut_tiles(seen.image, n), valid
 
     def _encoded(self, rows: list[tuple[Region, Image, npt.NDArray[np.bool_]]]) -> list[RegionRow]:
         out: list[RegionRow] = []

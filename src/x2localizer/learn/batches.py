@@ -21,6 +21,7 @@ from x2localizer import geo
 from x2localizer.config import ModelSettings, StageSettings
 from x2localizer.datasets.dataset import Dataset
 from x2localizer.datasets.tables import FrameRow, Media, RegionRow, VideoRow
+from x2localizer.datasets.tiles import cut_tiles
 from x2localizer.errors import DatasetError, UserError
 
 MEAN = torch.tensor([0.485, 0.456, 0.406]).reshape(3, 1, 1) * 255
@@ -36,14 +37,7 @@ def to_input(images: npt.NDArray[np.uint8]) -> Tensor:
 
 
 def _channels_first(images: npt.NDArray[np.uint8]) -> Tensor:
-    return torch.from_numpy(images).movedim(-1, -3).float()
-
-
-def cut_tiles(region: npt.NDArray[np.uint8], n: int) -> npt.NDArray[np.uint8]:
-    """A region's picture (n t, n t, 3) as its tiles, row by row: (n n, t, t, 3)."""
-    t = region.shape[0] // n
-    tiles = region[: n * t, : n * t].reshape(n, t, n, t, 3).transpose(0, 2, 1, 3, 4)
-    return np.ascontiguousarray(tiles.reshape(n * n, t, t, 3))
+    return torch.from_numpy(np.require(images, requirements="W")).movedim(-1, -3).float()
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +170,7 @@ class Videos:
 
     def frames(self, video: int, count: int) -> npt.NDArray[np.uint8]:
         """The first keyframes of a video, (count, h, w, 3)."""
-        return self._stack([row.image for row in self.keyframes[video][:count]], self.model.frame_height)
+        return self._frames([row.image for row in self.keyframes[video][:count]])
 
     def tiles(self, region: int) -> npt.NDArray[np.uint8]:
         """The tiles of a region, (n n, t, t, 3)."""
@@ -184,23 +178,12 @@ class Videos:
 
     def _region_picture(self, region: int) -> npt.NDArray[np.uint8]:
         """A region as one picture, (n t, n t, 3)."""
-        picture = self.data.picture(self.region_rows[region].image)
-        n = self.model.region_tiles
-        if picture.shape[0] != n * self.model.tile_px:
-            raise DatasetError(
-                f"Regions are {picture.shape[0]} pixels wide, the model wants {n} x {self.model.tile_px}.",
-                "Set model.tile_px to the data set's, or make another data set.",
-            )
-        return picture
+        side = self.model.region_tiles * self.model.tile_px
+        return self.data.picture(self.region_rows[region].image, (side, side))
 
-    def _stack(self, media: list[Media], height: int) -> npt.NDArray[np.uint8]:
-        pictures = np.stack([self.data.picture(item) for item in media])
-        if pictures.shape[1] != height:
-            raise DatasetError(
-                f"Frames are {pictures.shape[1]} pixels high, the model wants {height}.",
-                "Set model.frame_height and frame_width to the data set's, or make another data set.",
-            )
-        return pictures
+    def _frames(self, media: list[Media]) -> npt.NDArray[np.uint8]:
+        size = (self.model.frame_height, self.model.frame_width)
+        return np.stack([self.data.picture(item, size) for item in media])
 
     def draw(self, rng: np.random.Generator, stage: StageSettings) -> npt.NDArray[np.int64]:
         """Videos for a batch, from few areas."""
@@ -227,13 +210,13 @@ class Videos:
 
     def pair_batch(self, rng: np.random.Generator, stage: StageSettings) -> PairBatch:
         """Frames of any second with the tile around them, one from each of many videos."""
-        rows = np.array([int(rng.integers(*self.every.range[int(v)])) for v in self.draw(rng, stage)])
-        frames = self._stack([self.every.media("image", row) for row in rows], self.model.frame_height)
+        rows = np.array([int(rng.choice(self.every.with_tile[int(v)])) for v in self.draw(rng, stage)])
+        frames = self._frames([self.every.media("image", row) for row in rows])
         margin = self.data.tile_margin_px if stage.augment and stage.shift_tiles else 0
         moved = rng.integers(-margin, margin + 1, (len(rows), 2)) if margin else np.zeros((len(rows), 2), int)
         tiles = np.stack(
             [
-                self.data.tile(self.every.media("tile", row), int(right), int(down))
+                self.data.tile(self.every.media("tile", row), int(right), int(down), self.model.tile_px)
                 for row, (right, down) in zip(rows, moved, strict=True)
             ]
         )
@@ -262,7 +245,12 @@ class _FrameColumns:
             ]
             for kind in ("image", "tile")
         }
-        self.range = [data.frame_range(video) for video in videos]
+        there = np.asarray(table["tile_path"].to_numpy(zero_copy_only=False) != "", np.bool_)
+        ranges = [data.frame_range(video) for video in videos]
+        self.with_tile = [start + np.flatnonzero(there[start:stop]) for start, stop in ranges]
+        for video, rows in zip(videos, self.with_tile, strict=True):
+            if not len(rows):
+                raise DatasetError(f"No frame of the video {video} has a tile.", "Take it out of the data set.")
 
     def media(self, kind: str, row: int) -> Media:
         """The picture of a row of the table."""

@@ -89,7 +89,7 @@ def pair_recall(model: Model, videos: Videos) -> float:
     for i in range(len(videos.videos)):
         keys = videos.keyframes[i]
         frames.append(model.ground(to_input(videos.frames(i, len(keys))).to(_device(model))))
-        pictures = np.stack([videos.data.tile(key.tile) for key in keys])
+        pictures = np.stack([videos.data.tile(key.tile, size=videos.model.tile_px) for key in keys])
         tiles.append(model.aerial(to_input(pictures).to(_device(model))))
     scores = torch.cat(frames) @ torch.cat(tiles).t()
     return recall_at(ranks_of(scores.cpu().numpy(), np.arange(len(scores))), 1)

@@ -1,0 +1,109 @@
+"""Coarse prefix retrieval: which region holds the video, seen tau of its keyframes?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from x2localizer import geo
+from x2localizer.encode import SetCode
+from x2localizer.evaluate.embed import Embeddings, Prefixes
+from x2localizer.metrics import ranks_of
+from x2localizer.search.similarity import best_tiles, fine_similarity, token_similarity
+
+Codes = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.int64]
+REGIONS_AT_ONCE = 512
+KEPT = 10
+"""Regions of each video that are kept: K_c."""
+SIMILARITIES = ("s_g", "s_f", "s_mix", "s_best")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Coarse:
+    """One similarity at one budget, by video: the rank of its region, the rank of the first region that holds the
+    camera at the end of the prefix, and the best regions, best first (v, 10)."""
+
+    ranks: Ints
+    geographic: Ints
+    top: Ints
+
+
+def region_scores(
+    whole: Codes, tokens: Codes, regions: SetCode, kinds: Sequence[str], tau_f: float = 0.01
+) -> dict[str, Codes]:
+    """Similarities of one prefix, (d,) and (k, d), with all regions: (r,) each."""
+    out: dict[str, list[Codes]] = {kind: [] for kind in kinds}
+    for start in range(0, len(regions.whole), REGIONS_AT_ONCE):
+        part = slice(start, start + REGIONS_AT_ONCE)
+        s_g = np.asarray(regions.whole[part] @ whole, np.float32)
+        if set(kinds) == {"s_g"}:
+            out["s_g"].append(s_g)
+            continue
+        s_tok = token_similarity(tokens, np.ascontiguousarray(regions.tokens[part]))
+        s_f = fine_similarity(s_tok, tau_f) if {"s_f", "s_mix"} & set(kinds) else s_g
+        found = {"s_g": s_g, "s_f": s_f, "s_mix": np.asarray((s_g + s_f) / 2, np.float32)}
+        if "s_best" in kinds:
+            found["s_best"] = best_tiles(s_tok)
+        for kind in kinds:
+            out[kind].append(found[kind])
+    return {kind: np.concatenate(parts) for kind, parts in out.items()}
+
+
+def coarse(
+    seen: Embeddings, budget: int, kinds: Sequence[str], starts: Ints | None = None, tau_f: float = 0.01
+) -> dict[str, Coarse]:
+    """Ranks of all videos by each similarity."""
+    prefixes, regions = seen.prefixes(budget, starts), _in_memory(seen.region_codes)
+    holds = regions_that_hold(seen, end_frames(seen, budget, starts))
+    ranks: dict[str, list[tuple[int, int, Ints]]] = {kind: [] for kind in kinds}
+    for video in range(len(seen.videos)):
+        whole, tokens = _one(prefixes, video)
+        for kind, scores in region_scores(whole, tokens, regions, kinds, tau_f).items():
+            rank = int(ranks_of(scores[None], seen.region_of[video : video + 1])[0])
+            ranks[kind].append((rank, first_rank(scores, holds[video]), best_rows(scores, KEPT)))
+    return {
+        kind: Coarse(
+            np.array([row[0] for row in rows]), np.array([row[1] for row in rows]), np.stack([row[2] for row in rows])
+        )
+        for kind, rows in ranks.items()
+    }
+
+
+def best_rows(scores: Codes, k: int) -> Ints:
+    """The best k regions, best first; equal scores in the order of the gallery."""
+    return np.argsort(-scores, kind="stable")[:k].astype(np.int64)
+
+
+def first_rank(scores: Codes, right: npt.NDArray[np.bool_]) -> int:
+    """The rank of the best right item; wrong ones that score as high count before it. The worst rank if none is."""
+    if not right.any():
+        return len(scores)
+    return 1 + int((scores[~right] >= scores[right].max()).sum())
+
+
+def end_frames(seen: Embeddings, budget: int, starts: Ints | None = None) -> Ints:
+    """The last frame of each video's prefix, as a row of ``places``."""
+    begin = np.zeros(len(seen.videos), np.int64) if starts is None else starts
+    return np.array([
+        seen.first_frame[v] + keys[min(int(begin[v]) + budget, len(keys)) - 1] for v, keys in enumerate(seen.keyframes)
+    ])  # fmt: skip
+
+
+def regions_that_hold(seen: Embeddings, frames: Ints) -> npt.NDArray[np.bool_]:
+    """Which regions hold the camera at some frames, (v, r)."""
+    lats, lons = seen.places[frames].T
+    return np.stack([geo.region_contains(row.region, lats, lons) for row in seen.regions], 1)
+
+
+def _one(prefixes: Prefixes, video: int) -> tuple[Codes, Codes]:
+    return np.asarray(prefixes.whole[video]), np.asarray(prefixes.tokens[video, : prefixes.lengths[video]])
+
+
+def _in_memory(codes: SetCode) -> SetCode:
+    """Embeddings of regions in memory; tokens stay on disk and are read by part if they are large."""
+    large = codes.tokens.nbytes > 1 << 30
+    return SetCode(np.asarray(codes.whole), codes.tokens if large else np.array(codes.tokens))

@@ -1,0 +1,263 @@
+"""Embeddings of a split: computed once for each model and kept on disk, read as they are needed.
+
+    regions   Phi of every region, and its tile tokens          frames   phi of every frame
+    prefixes  Phi of the first tau keyframes from a start       tiles    phi of the tile around every frame
+    grid      phi of the tiles of every region at half stride
+
+Files are named after the model and the data set, so that nothing old is taken for new. They are memory-mapped: a
+benchmark of any size needs little memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from x2localizer import geo
+from x2localizer.config import ModelSettings
+from x2localizer.datasets.dataset import Dataset
+from x2localizer.datasets.tables import FrameRow, RegionRow, VideoRow
+from x2localizer.datasets.tiles import cut_tiles, half_stride
+from x2localizer.encode import SetCode
+from x2localizer.errors import DatasetError
+from x2localizer.files import atomic_path
+from x2localizer.types import Floats, Image
+
+Codes = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.int64]
+Report = Callable[[str, int, int], None]
+PICTURES_AT_ONCE = 128
+
+
+class Encoder(Protocol):
+    """What a bundle and a checkpoint have in common."""
+
+    @property
+    def model(self) -> ModelSettings:
+        """Sizes."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A name for exactly these weights."""
+
+    def encode_frames(self, images: npt.NDArray[np.uint8]) -> Codes:
+        """phi of frames."""
+
+    def encode_tiles(self, images: npt.NDArray[np.uint8]) -> Codes:
+        """phi of tiles."""
+
+    def encode_prefixes(self, images: npt.NDArray[np.uint8]) -> SetCode:
+        """Phi of prefixes of one length."""
+
+    def encode_regions(self, images: npt.NDArray[np.uint8]) -> SetCode:
+        """Phi of regions."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prefixes:
+    """Phi of one prefix of each video: (v, d), its frame tokens (v, budget, d), and how many of these there are (v,).
+
+    A video that has fewer keyframes than the budget is seen whole: its prefix is what there is."""
+
+    whole: Codes
+    tokens: Codes
+    lengths: Ints
+
+
+class Embeddings:
+    """A split as a model sees it."""
+
+    def __init__(
+        self, data: Dataset, split: str, encoder: Encoder, work: Path, report: Report = lambda what, done, total: None
+    ) -> None:
+        self.data, self.split, self.encoder, self.work, self.report = data, split, encoder, work, report
+        self.regions: list[RegionRow] = data.regions(split)
+        row_of = {row.region_id: i for i, row in enumerate(self.regions)}
+        self.videos: list[VideoRow] = [row for row in data.videos(split) if row.keyframes > 0]
+        if not self.videos or not self.regions:
+            raise DatasetError(f"The data set has no {split} videos with regions.", "Run `x2l check` on it.")
+        missing = [row.video_id for row in self.videos if row.region_id not in row_of]
+        if missing:
+            raise DatasetError(f"The region of {missing[0]} is not in the data set.", "Run `x2l check` on it.")
+        self.region_of: Ints = np.array([row_of[row.region_id] for row in self.videos], np.int64)
+
+    # Truth -----------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def frames(self) -> list[list[FrameRow]]:
+        """The frames of each video."""
+        return [self.data.frames(video.video_id) for video in self.videos]
+
+    @cached_property
+    def keyframes(self) -> list[list[int]]:
+        """Which of a video's frames are its keyframes."""
+        return [[i for i, row in enumerate(rows) if row.keyframe >= 0] for rows in self.frames]
+
+    @cached_property
+    def first_frame(self) -> Ints:
+        """Where each video's frames begin in ``frame_codes`` and ``tile_codes``, and the end: (v + 1,)."""
+        return np.concatenate([[0], np.cumsum([len(rows) for rows in self.frames])]).astype(np.int64)
+
+    @cached_property
+    def places(self) -> Floats:
+        """Latitude and longitude of every frame, (f, 2)."""
+        return np.array([(row.lat_deg, row.lon_deg) for rows in self.frames for row in rows])
+
+    # Embeddings ------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def region_codes(self) -> SetCode:
+        """Phi of the regions: (r, d), tokens (r, n n, d)."""
+        n, px, d = self.encoder.model.region_tiles, self.encoder.model.tile_px, self.encoder.model.dim
+
+        def chunks() -> Iterator[list[Codes]]:
+            for part in _parts(len(self.regions), max(1, PICTURES_AT_ONCE // (n * n))):
+                found = self.encoder.encode_regions(np.stack([self._region_tiles(i, n, px) for i in part]))
+                yield [found.whole, found.tokens]
+
+        whole, tokens = self._kept("regions", [(len(self.regions), d), (len(self.regions), n * n, d)], chunks)
+        return SetCode(whole, tokens)
+
+    def prefixes(self, budget: int, starts: Ints | None = None) -> Prefixes:
+        """Phi of ``budget`` keyframes of each video from a keyframe on (the first by default)."""
+        begin = np.zeros(len(self.videos), np.int64) if starts is None else starts
+        name = f"prefixes-{budget}"
+        if begin.any():
+            name += "-from-" + hashlib.sha256(begin.tobytes()).hexdigest()[:12]
+        chosen = [keys[b : b + budget] for keys, b in zip(self.keyframes, begin, strict=True)]
+        if any(not keys for keys in chosen):
+            raise DatasetError("A prefix starts after the last keyframe of its video.", "Draw the starts again.")
+        lengths = np.array([len(keys) for keys in chosen], np.int64)
+        d, count = self.encoder.model.dim, len(self.videos)
+
+        def chunks() -> Iterator[list[Codes]]:
+            for part in _parts(count, max(1, PICTURES_AT_ONCE // budget)):
+                whole, tokens = np.zeros((len(part), d), np.float32), np.zeros((len(part), budget, d), np.float32)
+                for length in sorted(set(lengths[part].tolist())):  # one set per call has one length
+                    rows = [k for k, v in enumerate(part) if lengths[v] == length]
+                    images = np.stack([
+                        np.stack([self._frame(self.frames[part[k]][i]) for i in chosen[part[k]]]) for k in rows
+                    ])  # fmt: skip
+                    found = self.encoder.encode_prefixes(images)
+                    whole[rows], tokens[rows, :length] = found.whole, found.tokens
+                yield [whole, tokens]
+
+        whole, tokens = self._kept(name, [(count, d), (count, budget, d)], chunks)
+        return Prefixes(whole, tokens, lengths)
+
+    @cached_property
+    def frame_codes(self) -> Codes:
+        """phi of every frame, (f, d)."""
+        rows = [row for found in self.frames for row in found]
+        return self._pictures("frames", rows, self._frame, self.encoder.encode_frames)
+
+    @cached_property
+    def tile_codes(self) -> Codes:
+        """phi of the tile around every frame, (f, d); NaN where a frame has none."""
+        rows = [row for found in self.frames for row in found]
+        return self._pictures("tiles", rows, self._tile, self.encoder.encode_tiles)
+
+    @cached_property
+    def grid_codes(self) -> Codes:
+        """phi of the tiles of every region at half stride, (r, m, m, d) with m = 2 n - 1."""
+        n, px, d = self.encoder.model.region_tiles, self.encoder.model.tile_px, self.encoder.model.dim
+        m = 2 * n - 1
+
+        def chunks() -> Iterator[list[Codes]]:
+            for region in range(len(self.regions)):
+                tiles = half_stride(self._region(region, n * px), n, px).reshape(m * m, px, px, 3)
+                found = [self.encoder.encode_tiles(tiles[list(part)]) for part in _parts(m * m, PICTURES_AT_ONCE)]
+                yield [np.concatenate(found).reshape(1, m, m, d)]
+
+        (codes,) = self._kept("grid", [(len(self.regions), m, m, d)], chunks)
+        return codes
+
+    def _pictures(
+        self, name: str, rows: list[FrameRow], read: Callable[[FrameRow], Image | None],
+        encode: Callable[[npt.NDArray[np.uint8]], Codes],
+    ) -> Codes:  # fmt: skip
+        d = self.encoder.model.dim
+
+        def chunks() -> Iterator[list[Codes]]:
+            for part in _parts(len(rows), PICTURES_AT_ONCE):
+                images = [read(rows[i]) for i in part]
+                out = np.full((len(part), d), np.nan, np.float32)
+                there = [k for k, image in enumerate(images) if image is not None]
+                if there:
+                    out[there] = encode(np.stack([image for image in images if image is not None]))
+                yield [out]
+
+        (codes,) = self._kept(name, [(len(rows), d)], chunks)
+        return codes
+
+    def _frame(self, row: FrameRow) -> Image:
+        model = self.encoder.model
+        return self.data.picture(row.image, (model.frame_height, model.frame_width))
+
+    def _tile(self, row: FrameRow) -> Image | None:
+        px = self.encoder.model.tile_px
+        return self.data.tile(row.tile, size=px) if row.tile_path else None
+
+    def _region(self, region: int, side: int) -> Image:
+        return self.data.picture(self.regions[region].image, (side, side))
+
+    def _region_tiles(self, region: int, n: int, px: int) -> Image:
+        return cut_tiles(self._region(region, n * px), n)
+
+    def _kept(
+        self, name: str, shapes: list[tuple[int, ...]], chunks: Callable[[], Iterator[list[Codes]]]
+    ) -> list[Codes]:
+        """Arrays from disk, or made a chunk at a time and put there."""
+        data = str(self.data.manifest.get("fingerprint", "unknown"))
+        stem = self.work / f"{self.encoder.fingerprint}-{data}-{self.split}-{name}"
+        paths = [stem.with_name(f"{stem.name}-{k}.npy") for k in range(len(shapes))]
+        if not all(path.is_file() for path in paths):
+            stem.parent.mkdir(parents=True, exist_ok=True)
+            self._make(name, paths, shapes, chunks)
+        return [np.load(path, mmap_mode="r") for path in paths]
+
+    def _make(
+        self, name: str, paths: list[Path], shapes: list[tuple[int, ...]], chunks: Callable[[], Iterator[list[Codes]]]
+    ) -> None:
+        if len(paths) == 1:
+            with atomic_path(paths[0]) as target:
+                self._fill(name, [target], shapes, chunks)
+            return
+        with atomic_path(paths[0]) as first, atomic_path(paths[1]) as second:
+            self._fill(name, [first, second], shapes, chunks)
+
+    def _fill(
+        self, name: str, paths: list[Path], shapes: list[tuple[int, ...]], chunks: Callable[[], Iterator[list[Codes]]]
+    ) -> None:
+        arrays = [
+            np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
+            for path, shape in zip(paths, shapes, strict=True)
+        ]
+        done, total = 0, shapes[0][0]
+        for found in chunks():
+            for array, part in zip(arrays, found, strict=True):
+                array[done : done + len(part)] = part
+            done += len(found[0])
+            self.report(name, done, total)
+        for array in arrays:
+            array.flush()
+
+
+def grid_places(region: RegionRow) -> Floats:
+    """Middles of a region's tiles at half stride: latitude and longitude, (m, m, 2)."""
+    steps = np.arange(2 * region.n - 1) / 2 + 0.5
+    x, y = np.meshgrid(region.x + steps, region.y + steps)
+    lat, lon = geo.from_tile_coordinates(x, y, region.zoom)
+    return np.stack([lat, geo.wrap_longitude(lon)], -1)
+
+
+def _parts(count: int, size: int) -> Iterator[list[int]]:
+    for start in range(0, count, size):
+        yield list(range(start, min(start + size, count)))

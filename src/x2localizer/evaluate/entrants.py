@@ -1,0 +1,85 @@
+"""What takes part in a benchmark: every stage of a training run, a checkpoint, a bundle, or a rankings file."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from x2localizer.encode import open_bundle
+from x2localizer.errors import UserError
+from x2localizer.evaluate.embed import Encoder
+from x2localizer.evaluate.rankings import SUFFIXES
+
+STAGES = ("image", "full", "progressive")
+# What the best checkpoint of a stage is called, with adapters and without.
+NAMES = {
+    ("image", True): "stage-1 towers", ("full", True): "GAReT's objective", ("progressive", True): "X²Localizer",
+    ("image", False): "stage-1 towers", ("full", False): "DeiT", ("progressive", False): "DeiT*",
+}  # fmt: skip
+# By which similarities it is ranked; the last is the one that finds its candidates.
+SIMILARITIES = {"image": ("s_f", "s_best"), "full": ("s_g", "s_mix"), "progressive": ("s_g", "s_mix")}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entrant:
+    """One model with the similarities it is ranked by, or one rankings file."""
+
+    run: str
+    model: str
+    similarities: tuple[str, ...]
+    encoder: Encoder | None
+    parameters: int | None
+    rankings: Path | None = None
+
+
+def entrants(name: str) -> list[Entrant]:
+    """What a user named: a run's folder, a checkpoint, a rankings file, or a bundle by name or folder."""
+    path = Path(name)
+    if path.suffix in SUFFIXES:
+        if not path.is_file():
+            raise UserError(f"There is no file {path}.", "Name a rankings file, a run, a checkpoint or a bundle.")
+        return [Entrant(path.stem, "rankings", ("score",), None, None, path)]
+    if path.suffix == ".safetensors":
+        return [_of_checkpoint(path.parent.parent.name or path.stem, path)]
+    found = [path / stage / "best.safetensors" for stage in STAGES if (path / stage / "best.safetensors").is_file()]
+    if found:
+        return [_of_checkpoint(path.name, file) for file in found]
+    if path.is_dir() and not (path / "bundle.json").is_file():
+        raise UserError(f"{path} holds no checkpoint and is no bundle.", "Train one: x2l train --data DATA --out RUN")
+    bundle = open_bundle(name)
+    stage = str(bundle.training.get("stage", "progressive"))
+    model = NAMES.get((stage, bundle.model.adapters), "X²Localizer")
+    weights = (bundle.root / "weights.bin").stat().st_size // 4
+    return [Entrant(path.name, model, SIMILARITIES.get(stage, ("s_g", "s_mix")), bundle, weights)]
+
+
+def _of_checkpoint(run: str, path: Path) -> Entrant:
+    try:
+        from x2localizer.learn.checkpoint import load_checkpoint  # noqa: PLC0415 - torch is heavy
+        from x2localizer.learn.encoder import CheckpointEncoder  # noqa: PLC0415
+    except ImportError as problem:
+        raise UserError(
+            "A checkpoint needs torch, which is not installed.",
+            "pip install 'x2localizer[train]', or name a bundle: x2l export CHECKPOINT --out BUNDLE",
+        ) from problem
+    found = load_checkpoint(path)
+    stage = str(found.state.get("stage", "progressive"))
+    encoder = CheckpointEncoder(found, adapt=stage != "image")
+    model = NAMES[stage, found.settings.model.adapters]
+    return Entrant(run, model, SIMILARITIES[stage], encoder, encoder.parameters)
+
+
+def latency_ms(encoder: Encoder, budget: int, times: int = 7) -> float:
+    """The median time to encode one prefix of noise."""
+    m = encoder.model
+    image = np.random.default_rng(0).integers(0, 256, (1, budget, m.frame_height, m.frame_width, 3), dtype=np.uint8)
+    encoder.encode_prefixes(image)
+    spent = []
+    for _ in range(times):
+        start = time.perf_counter()
+        encoder.encode_prefixes(image)
+        spent.append(time.perf_counter() - start)
+    return 1000.0 * float(np.median(spent))

@@ -1,0 +1,125 @@
+"""Coarse to fine: the best regions for a prefix, then each frame among their tiles. A frame is right within 80 m.
+
+Two galleries: tiles centred on the places where cameras were (GPS), as in the paper, and the tiles of the map's grid at
+half stride, which is what a deployment has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from x2localizer import geo
+from x2localizer.evaluate.embed import Embeddings, grid_places
+from x2localizer.types import Floats
+
+Codes = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.int64]
+GalleryKind = Literal["gps", "grid"]
+NEVER = 1 << 40
+"""The rank of a frame none of whose candidate tiles is right."""
+METRES_PER_DEGREE = 111_320.0
+DOUBT = 0.08
+"""A flat map is off by far less than this share at 80 m; distances in between are worked out on the ellipsoid."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TileGallery:
+    """Tiles ordered by region: codes (t, d), latitude and longitude (t, 2), and where each region's begin (r + 1,)."""
+
+    codes: Codes
+    places: Floats
+    first: Ints
+
+    def of(self, regions: Ints) -> Ints:
+        """The rows of the tiles of some regions."""
+        return np.concatenate([np.arange(self.first[r], self.first[r + 1]) for r in regions])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fine:
+    """By frame: the rank of the first right tile (NEVER if there is none), and the distance of the best tile in metres;
+    both (f,). ``video`` says to which video each belongs."""
+
+    ranks: Ints
+    errors_m: Floats
+    video: Ints
+
+
+def tile_gallery(seen: Embeddings, kind: GalleryKind) -> TileGallery:
+    """All tiles of the split, by region."""
+    if kind == "grid":
+        codes = seen.grid_codes
+        r, m = codes.shape[:2]
+        places = np.stack([grid_places(row) for row in seen.regions]).reshape(-1, 2)
+        return TileGallery(codes.reshape(r * m * m, -1), places, np.arange(r + 1) * m * m)
+    region = np.repeat(seen.region_of, np.diff(seen.first_frame))
+    there = ~np.isnan(seen.tile_codes[:, 0])
+    order = np.flatnonzero(there)[np.argsort(region[there], kind="stable")]
+    counts = np.bincount(region[there], minlength=len(seen.regions))
+    return TileGallery(seen.tile_codes[order], seen.places[order], np.concatenate([[0], np.cumsum(counts)]))
+
+
+def fine(seen: Embeddings, tiles: TileGallery, frames: list[Ints], candidates: list[list[Ints]]) -> Fine:
+    """Match frames of each video with the tiles of candidate regions.
+
+    ``frames[v]`` are rows of all frames; ``candidates[v]`` names the candidate regions of each of them (arrays may be
+    shared between frames, and are then matched together).
+    """
+    ranks, errors, video = [], [], []
+    for v, (rows, regions) in enumerate(zip(frames, candidates, strict=True)):
+        for part, chosen in _alike(rows, regions):
+            gallery = tiles.of(chosen)
+            scores = np.asarray(seen.frame_codes[part] @ tiles.codes[gallery].T)
+            away = distances_m(seen.places[part], tiles.places[gallery])
+            ranks.append(right_ranks(scores, away <= geo.RIGHT_WITHIN_M))
+            best = scores.argmax(1)
+            errors.append(away[np.arange(len(part)), best])
+            video.append(np.full(len(part), v))
+    return Fine(np.concatenate(ranks), np.concatenate(errors), np.concatenate(video))
+
+
+def _alike(rows: Ints, regions: list[Ints]) -> list[tuple[Ints, Ints]]:
+    """Runs of frames that have the same candidates."""
+    out: list[tuple[list[int], Ints]] = []
+    for row, chosen in zip(rows.tolist(), regions, strict=True):
+        if out and out[-1][1] is chosen:
+            out[-1][0].append(row)
+        else:
+            out.append(([row], chosen))
+    return [(np.array(found, np.int64), chosen) for found, chosen in out]
+
+
+def right_ranks(scores: Codes, right: npt.NDArray[np.bool_]) -> Ints:
+    """The rank of the best right tile of each frame, (f, t) -> (f,); wrong tiles that score as high come before it."""
+    if np.isnan(scores).any():
+        raise ValueError("a score is not a number")
+    best = np.where(right, scores, -np.inf).max(1)
+    ranks = 1 + ((scores >= best[:, None]) & ~right).sum(1)
+    return np.where(right.any(1), ranks, NEVER).astype(np.int64)
+
+
+def distances_m(a: Floats, b: Floats) -> Floats:
+    """Distances of places (f, 2) from places (t, 2) in degrees, (f, t): on a flat map, and near 80 m exactly."""
+    lat, lon = a[:, None, 0], a[:, None, 1]
+    north = (b[None, :, 0] - lat) * METRES_PER_DEGREE
+    east = ((b[None, :, 1] - lon + 180) % 360 - 180) * METRES_PER_DEGREE * np.cos(np.radians(lat))
+    out = np.hypot(north, east)
+    limit = geo.RIGHT_WITHIN_M
+    f, t = np.nonzero((out > limit * (1 - DOUBT)) & (out < limit * (1 + DOUBT)))
+    if len(f):
+        out[f, t] = geo.distance_m(a[f, 0], a[f, 1], b[t, 0], b[t, 1])
+    return out
+
+
+def windows(keyframes: int, budget: int, stride: int = 4) -> list[tuple[int, int]]:
+    """SWRL on a clip: the first keyframe of each window, and the keyframe at which its budget is full.
+
+    A new window starts every 20 s (4 keyframes); one that the clip ends before is never searched. The first serves from
+    the beginning.
+    """
+    found = [(start, start + budget - 1) for start in range(0, keyframes, stride) if start + budget <= keyframes]
+    return found or [(0, keyframes - 1)]

@@ -1,0 +1,141 @@
+"""Rankings made by anybody's code: a table of query, item and score, scored as our own models are.
+
+CSV or Parquet with the columns ``query`` (a video's id), ``item`` (a region's id), ``score`` (higher is better) and, if
+there are several, ``budget`` (1, 2, 4, 8; 8 without it). Items that are not listed count as worse than all that are: a
+true region that is not listed has the worst rank. Every query must be there. Read some rows at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pv
+import pyarrow.parquet as pq
+
+from x2localizer.errors import DatasetError
+from x2localizer.files import atomic_path
+
+Ints = npt.NDArray[np.int64]
+SUFFIXES = (".csv", ".parquet")
+FULL_BUDGET = 8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """Some rows: numbers of queries and items, scores, budgets."""
+
+    query: Ints
+    item: Ints
+    score: npt.NDArray[np.float64]
+    budget: Ints
+
+
+def ranks_of_file(path: Path, queries: list[str], items: list[str], truth: Ints) -> dict[int, Ints]:
+    """The rank of each query's true item by budget, from a rankings file."""
+    own: dict[int, npt.NDArray[np.float64]] = {}
+    listed: dict[int, npt.NDArray[np.bool_]] = {}
+    for part in _parts(path, queries, items):
+        for budget in np.unique(part.budget).tolist():
+            rows = part.budget == budget
+            seen = listed.setdefault(budget, np.zeros((len(queries), len(items)), np.bool_))
+            pair = part.query[rows] * len(items) + part.item[rows]
+            flat = seen.reshape(-1)
+            if len(np.unique(pair)) < len(pair) or flat[pair].any():
+                repeated = pair[flat[pair]][0] if flat[pair].any() else _first_twice(pair)
+                query, item = queries[repeated // len(items)], items[repeated % len(items)]
+                raise DatasetError(f"{path} ranks {item} twice for {query}.", "Keep one score of each.")
+            flat[pair] = True
+            mine = own.setdefault(budget, np.full(len(queries), -np.inf))
+            true = rows & (part.item == truth[part.query])
+            mine[part.query[true]] = part.score[true]
+    if not own:
+        raise DatasetError(f"{path} ranks nothing.", "Write one row for each query and item.")
+    for budget, seen in listed.items():
+        silent = np.flatnonzero(~seen.any(1))
+        if len(silent):
+            raise DatasetError(
+                f"{path} does not rank {len(silent)} of {len(queries)} queries at budget {budget}, such as "
+                f"{queries[silent[0]]}.",
+                "Rank every video of the split.",
+            )
+    before = {budget: np.zeros(len(queries), np.int64) for budget in own}
+    for part in _parts(path, queries, items):
+        for budget, mine in own.items():
+            ahead = (part.budget == budget) & (part.score >= mine[part.query])
+            before[budget] += np.bincount(part.query[ahead], minlength=len(queries))
+    return {
+        budget: np.where(np.isneginf(mine), len(items), before[budget]).astype(np.int64) for budget, mine in own.items()
+    }
+
+
+def write_rankings(path: Path, parts: Iterator[tuple[str, int, list[str], npt.NDArray[np.floating]]]) -> None:
+    """Write rankings as Parquet, a query at a time: query, budget, items and their scores."""
+    schema = pa.schema([("query", pa.string()), ("item", pa.string()), ("score", pa.float64()), ("budget", pa.int16())])
+    with atomic_path(path) as target, pq.ParquetWriter(target, schema, compression="zstd") as file:
+        for query, budget, items, scores in parts:
+            count = len(items)
+            columns = [[query] * count, items, np.asarray(scores, np.float64), np.full(count, budget, np.int16)]
+            file.write_table(pa.table(columns, schema=schema))
+
+
+def _parts(path: Path, queries: list[str], items: list[str]) -> Iterator[_Part]:
+    """The rows of a file some at a time, with names as numbers; what is wrong with one is an error."""
+    query_of, item_of = pa.array(queries), pa.array(items)
+    for batch in _batches(path):
+        missing = [name for name in ("query", "item", "score") if name not in batch.schema.names]
+        if missing:
+            raise DatasetError(f"{path} has no column '{missing[0]}'.", "It needs query, item and score.")
+        score = _column(path, batch, "score", pa.float64()).to_numpy(zero_copy_only=False)
+        if np.isnan(score).any():
+            raise DatasetError(f"{path} holds a score that is not a number.", "Leave that row out, or give it a score.")
+        budget = np.full(len(score), FULL_BUDGET, np.int64)
+        if "budget" in batch.schema.names:
+            budget = _column(path, batch, "budget", pa.int64()).to_numpy(zero_copy_only=False)
+        numbers = []
+        for name, known in (("query", query_of), ("item", item_of)):
+            words = _column(path, batch, name, pa.string())
+            found = pc.index_in(words, value_set=known)
+            if found.null_count:
+                strange = words.filter(pc.is_null(found))[0].as_py()
+                raise DatasetError(
+                    f"{path} speaks of a {name} '{strange}' that the data set does not have.",
+                    "Queries are video ids, items are region ids of the split.",
+                )
+            numbers.append(found.to_numpy(zero_copy_only=False).astype(np.int64))
+        yield _Part(numbers[0], numbers[1], score, budget)
+
+
+def _column(path: Path, batch: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array:
+    try:
+        column = batch.column(name).cast(kind)
+    except pa.ArrowException as problem:
+        raise DatasetError(f"{path} has a column '{name}' that is not {kind}.", "Mend the column.") from problem
+    if column.null_count:
+        raise DatasetError(f"{path} has a row without {name}.", "Fill it in, or leave the row out.")
+    return column
+
+
+def _batches(path: Path) -> Iterator[pa.RecordBatch]:
+    try:
+        if path.suffix == ".csv":
+            text = pv.ConvertOptions(column_types={"query": pa.string(), "item": pa.string()}, null_values=[""])
+            with pv.open_csv(path, convert_options=text) as reader:
+                yield from reader
+        else:
+            with pq.ParquetFile(path) as file:
+                yield from file.iter_batches(batch_size=1 << 18)
+    except (OSError, pa.ArrowException) as problem:
+        raise DatasetError(
+            f"Cannot read the rankings {path}: {str(problem).splitlines()[0][:160]}", "Write CSV or Parquet."
+        ) from problem
+
+
+def _first_twice(values: Ints) -> int:
+    unique, counts = np.unique(values, return_counts=True)
+    return int(unique[counts > 1][0])

@@ -1,0 +1,59 @@
+"""A checkpoint as an encoder: the same four functions as a bundle, on torch."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from x2localizer.config import ModelSettings
+from x2localizer.encode import SetCode
+from x2localizer.learn.batches import to_input
+from x2localizer.learn.checkpoint import Checkpoint, load_weights
+from x2localizer.learn.model import Model, is_adapter
+from x2localizer.learn.towers import SetEmbedding
+
+Bytes = npt.NDArray[np.uint8]
+Codes = npt.NDArray[np.float32]
+
+
+class CheckpointEncoder:
+    """Encodes with a checkpoint. ``adapt=False`` leaves the adapters out: the untouched towers of stage 1."""
+
+    def __init__(self, found: Checkpoint, *, adapt: bool = True) -> None:
+        self.model: ModelSettings = found.settings.model
+        self.fingerprint = found.fingerprint + ("" if adapt else "-phi")
+        self._adapt = adapt and found.settings.model.adapters
+        self._towers = Model(found.settings.model).eval()
+        load_weights(self._towers, found.tensors)
+        used = [p for name, p in self._towers.named_parameters() if self._adapt or not is_adapter(name)]
+        self.parameters = sum(parameter.numel() for parameter in used)
+
+    @torch.no_grad()
+    def encode_frames(self, images: Bytes) -> Codes:
+        """phi of street frames: (n, h, w, 3) -> (n, d)."""
+        return _numpy(self._towers.ground(to_input(images)))
+
+    @torch.no_grad()
+    def encode_tiles(self, images: Bytes) -> Codes:
+        """phi of aerial tiles: (n, t, t, 3) -> (n, d)."""
+        return _numpy(self._towers.aerial(to_input(images)))
+
+    @torch.no_grad()
+    def encode_prefixes(self, images: Bytes) -> SetCode:
+        """Phi of prefixes of one length: (b, s, h, w, 3)."""
+        budget = images.shape[1]
+        return _set_code(self._towers.prefixes(to_input(images), [budget], adapt=self._adapt)[budget])
+
+    @torch.no_grad()
+    def encode_regions(self, images: Bytes) -> SetCode:
+        """Phi of regions, tiles row by row: (b, n n, t, t, 3)."""
+        return _set_code(self._towers.regions(to_input(images), adapt=self._adapt))
+
+
+def _set_code(found: SetEmbedding) -> SetCode:
+    return SetCode(_numpy(found.whole), _numpy(found.tokens))
+
+
+def _numpy(values: torch.Tensor) -> Codes:
+    return np.asarray(values.cpu().numpy(), np.float32)
