@@ -109,6 +109,15 @@ def test_from_a_town_to_pictures(tmp_path: Path) -> None:
     assert (town / "drives/1/drive.mp4").read_bytes() == again
 
 
+def test_the_bench_of_the_loader_reads_made_and_real_pictures(tiny_dataset: Path) -> None:
+    for words in ((), ("--data", str(tiny_dataset))):
+        values = json.loads(x2l("bench", "loader", "--json", "--seconds", "0.1", *words))
+        assert set(values) == {
+            "frames_per_s", "tiles_per_s", "regions_per_s", "pair_batches_per_s", "video_batches_per_s",
+        }  # fmt: skip
+        assert all(value > 0 for value in values.values())
+
+
 def test_bench_gives_one_json_object() -> None:
     values = json.loads(x2l("bench", "town", "--json", "--seconds", "0.2"))
     assert {"frames_per_s_48x96", "frames_per_s_216x384", "town_s", "regions_per_s"} <= set(values)

@@ -250,6 +250,11 @@ def test_every_ablation_is_a_config(name: str, run: Path, tiny_dataset: Path, tm
     assert load_checkpoint(tmp_path / "run" / "progressive" / "last.safetensors").fingerprint != ours
 
 
+def test_several_processes_make_the_same_batches_in_order() -> None:
+    alone, together = (list(ahead(lambda step: step * step, 3, 20, workers)) for workers in (0, 2))
+    assert alone == together == [(step, step * step) for step in range(3, 20)]
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="processes cannot be forked there")
 def test_a_loader_that_dies_is_a_clear_error() -> None:
     with pytest.raises(DatasetError, match="No batch 3 came"):

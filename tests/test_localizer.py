@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,15 +13,17 @@ import pytest
 
 from test_gallery import PX, _save
 from x2localizer import geo
-from x2localizer.config import BackboneSettings, LocalizeSettings, ModelSettings
-from x2localizer.encode import Bundle, SetCode
+from x2localizer.config import BackboneSettings, LocalizeSettings, ModelSettings, TownSettings
+from x2localizer.encode import Bundle, SetCode, open_bundle
+from x2localizer.errors import BundleError, UserError
 from x2localizer.gallery import Gallery, index
 from x2localizer.localize import Localizer
 from x2localizer.localize.belief import _reachable
+from x2localizer.localize.calibrate import calibrate
 from x2localizer.localize.confidence import Confidence, choose_threshold, fit, reliability
 from x2localizer.localize.summary import summarize
 from x2localizer.localize.track_files import TrackFiles, stretches
-from x2localizer.search import Circle
+from x2localizer.search import Circle, nearest_region
 from x2localizer.show.report import heatmap, report
 from x2localizer.sources.tracks import Track, read_track
 from x2localizer.types import Fix, Frame, Image, Position
@@ -62,7 +65,7 @@ def colours() -> npt.NDArray[np.uint8]:
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     root = tmp_path_factory.mktemp("colours")
-    Confidence((-6.0, 1.0, 8.0, 0.0, 0.0, 0.0), 0.6, 10, "a test").save(root)
+    Confidence((-6.0, 1.0, 1.6, 0.0, 0.0, 0.0, 0.0), 0.6, 10, "a test").save(root)
     return ColourBundle(root, MODEL, {}, "colours")
 
 
@@ -280,3 +283,41 @@ def test_a_heatmap_is_bright_where_the_similarity_is_high() -> None:
     picture = heatmap(values, np.ones((3, 3), np.bool_), scale=2)
     assert picture.shape == (6, 6, 3)
     assert picture[2:4, 4:6].mean() > 2 * picture[0:2, 0:2].mean()
+
+
+def test_calibration_goes_into_the_bundle_and_tells_how_it_went(tiny_bundle: Bundle, tmp_path: Path) -> None:
+    root = tmp_path / "bundle"
+    shutil.copytree(tiny_bundle.root, root)
+    small = TownSettings(tiles=16, pixels_per_tile=64)
+    lines = calibrate(root, range(5000, 5002), 2, tmp_path / "work", settings=small, seconds=30.0)
+    found = Confidence.of(open_bundle(root))
+    assert found.calibrated
+    assert found.fitted_on == "120 frames of drives through towns 5000 to 5001"
+    assert open_bundle(root).fingerprint == tiny_bundle.fingerprint
+    assert sum(int(line.split("|")[3]) for line in lines[5:]) == 120
+    with pytest.raises(UserError, match="too few drives"):
+        calibrate(root, range(5000, 5001), 1, tmp_path / "work", settings=small, seconds=30.0)
+    (root / "confidence.json").write_text('{"weights": [1, 2], "threshold": 0.5, "least_frames": 1, "fitted_on": ""}')
+    with pytest.raises(BundleError, match="damaged"):
+        Confidence.of(open_bundle(root))
+
+
+def test_a_path_keeps_the_region_around_its_last_guess(
+    gallery: Gallery, bundle: Bundle, colours: npt.NDArray[np.uint8]
+) -> None:
+    """With a single candidate that a later search finds elsewhere, the path still has its own region."""
+    table = gallery.regions
+    localizer = Localizer(gallery, bundle, LocalizeSettings(candidates=1, budget=1, window_s=5.0))
+    for frame, truth in _drive(colours, range(40)):
+        fix = localizer.update(frame)
+        row = nearest_region(table, fix.guess or truth)
+        assert row is not None
+        if fix.refreshed and frame.time_s > 0:
+            assert 1 <= len(fix.candidates) <= 2
+    away = _place(20.0, 20.0)
+    row = nearest_region(table, away)
+    assert row is not None
+    assert geo.region_contains(table.region(row), away.lat_deg, away.lon_deg)
+    assert nearest_region(table, Position(0.0, 0.0)) is None
+    nowhere = np.zeros(len(table), np.bool_)
+    assert nearest_region(table, away, nowhere) is None

@@ -176,6 +176,8 @@ class TrainSettings(Settings):
     budgets: tuple[int, ...] = (1, 2, 4, 8)
     threads: int = Field(0, ge=0)
     """Threads of torch on the CPU; 0 is its own choice."""
+    workers: int = Field(1, ge=0, le=64)
+    """Processes that make batches ahead; `x2l bench loader` tells how many pictures one of them reads."""
     accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     devices: int = Field(1, ge=1)
     """Processes on this machine, one per GPU; each draws its own batch, and all are negatives of each other."""

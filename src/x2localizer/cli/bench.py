@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -62,6 +63,25 @@ def model(
         "train_step_gb": "peak memory of the process",
     }
     show_values(f"the {preset} model, random weights", values, as_json, notes)
+
+
+@app.command(epilog="Example: x2l bench loader --data data/gama --json")
+def loader(
+    data: Annotated[Path | None, typer.Option(help="A data set; without one, made pictures of GAMa's sizes.")] = None,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Time given to each measurement.")] = 3.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Pictures and batches per second that one core reads for training, decoding included."""
+    from x2localizer.datasets.bench import bench_loader  # noqa: PLC0415
+
+    notes = {
+        "frames_per_s": "street frames, brought to 216 x 384",
+        "tiles_per_s": "tiles of 256 x 256",
+        "regions_per_s": "regions of 1792 x 1792",
+        "pair_batches_per_s": "64 pairs: a step of stage 1",
+        "video_batches_per_s": "8 videos of 8 frames with their regions: a step of stage 2",
+    }
+    show_values("reading pictures, one core", bench_loader(data, seconds), as_json, notes)
 
 
 @app.command(epilog="Example: x2l bench search --json")

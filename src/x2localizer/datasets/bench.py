@@ -1,15 +1,19 @@
-"""How fast the embedded world is made. Timing lives here, never in a test."""
+"""How fast the embedded world is made, and data sets are read. Timing lives here, never in a test."""
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import cycle
+from pathlib import Path
 
 import numpy as np
 
-from x2localizer.datasets.media import encode_jpeg
+from x2localizer.datasets.dataset import open_dataset
+from x2localizer.datasets.media import encode_jpeg, read_picture, write_pictures
+from x2localizer.datasets.tables import Media
 from x2localizer.town.drive import Film, draw_drive, open_film, region_bounds
 from x2localizer.town.place import core_regions
 from x2localizer.town.town import build_town, crop_region, paint_town
@@ -47,6 +51,57 @@ def bench_town(seed: int = 1, seconds: float = 4.0) -> dict[str, object]:
     pick = cycle(regions)
     values["regions_per_s"] = _rate(lambda: encode_jpeg(crop_region(town, aerial, next(pick), 64), 92), seconds)
     return values
+
+
+def bench_loader(data: Path | None, seconds: float = 3.0) -> dict[str, object]:
+    """Pictures per second on one core, decoding and bringing to the size of the paper's model included.
+
+    Of a data set's training split, or without one of made pictures as large as those of BDD100K and GAMa.
+    """
+    with tempfile.TemporaryDirectory() as work:
+        root, kinds = _of_dataset(data) if data is not None else _made_pictures(Path(work))
+        values: dict[str, object] = {}
+        for kind, (media, size) in kinds.items():
+            turn = cycle(media)
+            values[f"{kind}_per_s"] = _rate(lambda turn=turn, size=size: read_picture(root, next(turn), size), seconds)  # type: ignore[misc]
+    frame, tile, region = (1.0 / float(str(values[f"{kind}s_per_s"])) for kind in ("frame", "tile", "region"))
+    # What a training step needs, by the batches of the preset gama: 64 pairs; 8 videos of 8 frames with their regions.
+    values |= {"pair_batches_per_s": 1 / (64 * (frame + tile)), "video_batches_per_s": 1 / (64 * frame + 8 * region)}
+    return values
+
+
+Kinds = dict[str, tuple[list[Media], tuple[int, int]]]
+
+
+def _of_dataset(root: Path) -> tuple[Path, Kinds]:
+    data = open_dataset(root)
+    regions = [row.image for row in data.regions("train")[:200]]
+    frames = [row for video in data.videos("train")[:50] for row in data.keyframes(video.video_id)]
+    side = (256 + 2 * data.tile_margin_px,) * 2
+    return root, {
+        "frames": ([row.image for row in frames], (216, 384)),
+        "tiles": ([row.tile for row in frames if row.tile_path], side),
+        "regions": (regions, (1792, 1792)),
+    }
+
+
+def _made_pictures(root: Path) -> tuple[Path, Kinds]:
+    """Pictures with detail at all sizes, so that they take the bytes of real ones."""
+    rng = np.random.default_rng(0)
+
+    def make(height: int, width: int) -> Image:
+        out = np.zeros((height, width, 3))
+        for step in (1, 4, 16, 64):
+            small = rng.normal(0, 6.0 * step**0.5, (-(-height // step), -(-width // step), 3))
+            out += small.repeat(step, 0).repeat(step, 1)[:height, :width]
+        return np.clip(out + 120, 0, 255).astype(np.uint8)
+
+    kinds: Kinds = {}
+    for kind, (height, width), size in (
+        ("frames", (720, 1280), (216, 384)), ("tiles", (256, 256), (256, 256)), ("regions", (1792, 1792), (1792, 1792)),
+    ):  # fmt: skip
+        kinds[kind] = (write_pictures(root, f"{kind}.mjpeg", (make(height, width) for _ in range(4)), 90), size)
+    return root, kinds
 
 
 def _next_frame(turn: Iterator[Film], moments: Iterator[float]) -> Image:

@@ -1,6 +1,6 @@
 """Batches for training, each a pure function of the seed and the step: a run that resumes sees the same ones.
 
-Pictures are decoded when a batch is made, two batches ahead in a process of its own; the data set is never held in
+Pictures are decoded when a batch is made, two batches ahead in each of some processes; the data set is never held in
 memory.
 """
 
@@ -96,15 +96,15 @@ class _Failure:
     remedy: str
 
 
-def ahead(make: Callable[[int], Batch], start: int, stop: int) -> Iterator[tuple[int, Batch]]:
-    """Batches start .. stop - 1, made while the ones before are in use.
+def ahead(make: Callable[[int], Batch], start: int, stop: int, workers: int = 1) -> Iterator[tuple[int, Batch]]:
+    """Batches start .. stop - 1, in order, made while the ones before are in use.
 
-    In a process of its own where processes can be forked: a thread that decodes pictures would hold up the training
+    In processes of their own where processes can be forked: a thread that decodes pictures would hold up the training
     thread at every one of its thousands of small calls.
     """
-    forks = "fork" in multiprocessing.get_all_start_methods()
+    forks = workers > 0 and "fork" in multiprocessing.get_all_start_methods()
     loader = torch.utils.data.DataLoader(
-        _Steps(make, start, stop), batch_size=None, collate_fn=_as_it_is, num_workers=int(forks),
+        _Steps(make, start, stop), batch_size=None, collate_fn=_as_it_is, num_workers=workers if forks else 0,
         prefetch_factor=2 if forks else None, multiprocessing_context="fork" if forks else None,
         timeout=PATIENCE_S if forks else 0,
     )  # fmt: skip

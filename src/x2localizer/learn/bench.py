@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from x2localizer.config import ObjectiveSettings, TrainSettings
 from x2localizer.learn.model import Model
@@ -59,7 +60,29 @@ def bench_model(settings: TrainSettings, times: int = 2, batch: int = 2) -> dict
         "region_s": region_s, "region_naive_s": naive_s, "region_speedup": naive_s / region_s,
         "region_max_diff": difference, "prefix_s_by_tau": prefix_s,
     }  # fmt: skip
-    return values | _steps(model, settings.objective, batch)
+    return values | _flops(model) | _steps(model, settings.objective, batch)
+
+
+def _flops(model: Model) -> dict[str, object]:
+    """Operations of one forward pass, in billions: a frame, a tile, a region, prefixes."""
+    m = model.settings
+    frames = torch.zeros(1, m.frames, 3, m.frame_height, m.frame_width)
+    tiles = torch.zeros(1, m.region_tiles**2, 3, m.tile_px, m.tile_px)
+
+    def count(work: Callable[[], object]) -> float:
+        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+            work()
+        return float(counter.get_total_flops()) / 1e9
+
+    return {
+        "gflops_frame": count(lambda: model.ground(frames[0, :1])),
+        "gflops_tile": count(lambda: model.aerial(tiles[0, :1])),
+        "gflops_region": count(lambda: model.regions(tiles)),
+        "gflops_prefix_by_tau": {
+            str(tau): count(lambda tau=tau: model.prefixes(frames, [tau]))  # type: ignore[misc]
+            for tau in BUDGETS if tau <= m.frames
+        },
+    }  # fmt: skip
 
 
 def _steps(model: Model, objective: ObjectiveSettings, batch: int) -> dict[str, object]:

@@ -126,7 +126,10 @@ def run_stage(
     clock = time.monotonic() - progress.seconds
     recent: list[float] = []
     batches = ahead(
-        lambda step: stage.draw(rng_for(settings.seed, stage.name, step, rank)), progress.step, stage.settings.steps
+        lambda step: stage.draw(rng_for(settings.seed, stage.name, step, rank)),
+        progress.step,
+        stage.settings.steps,
+        settings.workers,
     )
     for step, batch in batches:
         model.train()
@@ -180,9 +183,11 @@ def _resume(path: Path, model: Model, optimizer: torch.optim.Optimizer, settings
 
 
 def _but_length(settings: TrainSettings) -> TrainSettings:
-    """Settings without what may change while a run goes on: the length of its stages, which the rate then follows."""
+    """Settings without what may change while a run goes on: the length of its stages, which the rate then follows, and
+    how many processes read."""
     same = {"steps": 1, "evaluate_every": 1, "patience": 1}
-    return settings.model_copy(update={name: getattr(settings, name).model_copy(update=same) for name in STAGES})
+    stages = {name: getattr(settings, name).model_copy(update=same) for name in STAGES}
+    return settings.model_copy(update={**stages, "workers": 1})
 
 
 def _insist_finite(stage: str, step: int, terms: dict[str, torch.Tensor], folder: Path) -> None:

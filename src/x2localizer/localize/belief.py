@@ -21,14 +21,19 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The best tile: candidate, row and column (between tiles), the frame's similarity there, and the share of belief
-    that lies within 80 m of it."""
+    """The best tile: candidate, row and column (between tiles), the frame's similarity there, that of the frames of the
+    last seconds with their best tiles, and the share of belief that lies within 80 m of it."""
 
     candidate: int
     row: float
     column: float
     similarity: float
+    recent: float
     share: float
+
+
+FADING = 0.85
+"""What an older similarity counts against that of the frame after it."""
 
 
 class Belief:
@@ -39,6 +44,7 @@ class Belief:
         start = settings.recall_weight * (regions - regions.max())
         self.log = _normalised(np.where(grid.valid, start[:, None, None], -np.inf))
         self.frames = 0
+        self._recent: float | None = None
         self._tile_m = geo.tile_size_m(grid.place(0, 0, 0).lat_deg, grid.regions[0].z)
 
     def carried_over(self, grid: TileGrid, regions: npt.NDArray[np.float64]) -> Belief:
@@ -61,7 +67,7 @@ class Belief:
                     if found is not None:
                         carried[i, row, column] = max(found, floor)
         fresh.log = _normalised(np.where(grid.valid, carried + fresh.log, -np.inf))
-        fresh.frames = self.frames
+        fresh.frames, fresh._recent = self.frames, self._recent
         return fresh
 
     def update(self, code: npt.NDArray[np.float32], seconds: float) -> Match:
@@ -72,7 +78,8 @@ class Belief:
         if self.settings.matching == "frame":
             self.log = _normalised(self.settings.sharpness * s)
             c, row, column = (int(v) for v in np.unravel_index(int(np.argmax(s)), s.shape))
-            return Match(c, row, column, float(s[c, row, column]), self._share(c, row, column))
+            similarity = float(s[c, row, column])
+            return Match(c, row, column, similarity, self._faded(similarity), self._share(c, row, column))
         cells = max(1, math.ceil(self.settings.max_speed_m_per_s * seconds / (self._tile_m / 2)))
         spread = _reachable(self.log, min(cells, s.shape[1]))
         if self.settings.jump:
@@ -80,7 +87,13 @@ class Belief:
         self.log = _normalised(spread + self.settings.sharpness * s)
         c, row, column = (int(v) for v in np.unravel_index(int(np.argmax(self.log)), s.shape))
         similarity = float(s[c, row, column])
-        return Match(c, *self._middle(c, row, column), similarity, self._share(c, row, column))
+        middle = self._middle(c, row, column)
+        return Match(c, *middle, similarity, self._faded(similarity), self._share(c, row, column))
+
+    def _faded(self, similarity: float) -> float:
+        """The mean similarity of the last frames, the latest counting most."""
+        self._recent = similarity if self._recent is None else FADING * self._recent + (1 - FADING) * similarity
+        return self._recent
 
     def _middle(self, c: int, row: int, column: int) -> tuple[float, float]:
         """The centre of belief around a tile, finer than the tiles."""

@@ -14,6 +14,7 @@ from x2localizer.errors import UserError
 from x2localizer.gallery import Gallery, index
 from x2localizer.localize.confidence import Confidence, Evidence, choose_threshold, fit, reliability
 from x2localizer.localize.localizer import Localizer
+from x2localizer.search import Box, Searcher
 from x2localizer.town.drive import draw_drive, open_film
 from x2localizer.town.folder import save_town
 from x2localizer.town.town import Town, build_town
@@ -23,11 +24,11 @@ DRIVE_S = 150.0
 
 
 def town_gallery(town: Town, bundle: Bundle, work: Path) -> Gallery:
-    """The gallery of a town, made once."""
+    """A gallery with a town in it, and whatever other towns were put there before."""
     folder = work / f"town-{town.seed}"
-    if not (folder / "aerial.tif").is_file():
+    if not (folder / "town.json").is_file():
         save_town(town, folder)
-    return index(folder / "aerial.tif", bundle, work / f"gallery-{town.seed}-{bundle.fingerprint}")
+    return index(folder / "aerial.tif", bundle, work / f"gallery-{bundle.fingerprint}")
 
 
 def drive_frames(
@@ -51,28 +52,40 @@ def is_right(fix: Fix, truth: Position) -> bool:
 
 
 def calibrate(
-    root: Path, seeds: range, drives: int, work: Path, report: Callable[[str], None] = lambda _: None
+    root: Path,
+    seeds: range,
+    drives: int,
+    work: Path,
+    report: Callable[[str], None] = lambda _: None,
+    *,
+    settings: TownSettings | None = None,
+    seconds: float = DRIVE_S,
 ) -> list[str]:
     """Fit and store the confidence; gives lines that tell how it went.
 
-    Every second drive is fitted on; the reliability curve is of the others.
+    Each drive is followed twice: in a gallery of all the towns, and with the prior that it is in its own, as in a
+    gallery of one town. Every second drive is fitted on; the reliability curve is of the others.
     """
     bundle = open_bundle(root)
+    for seed in seeds:
+        report(f"town {seed}: indexing ...")
+        gallery = town_gallery(build_town(seed, settings or TownSettings()), bundle, work)
+    searcher = Searcher.over(gallery, threads=bundle.threads)
     rows: dict[bool, list[tuple[Evidence, bool]]] = {True: [], False: []}
     for seed in seeds:
-        town = build_town(seed, TownSettings())
-        report(f"town {seed}: indexing ...")
-        gallery = town_gallery(town, bundle, work)
+        town = build_town(seed, settings or TownSettings())
         for number in range(drives):
             report(f"town {seed}: drive {number} ...")
-            found = drive_frames(town, 70_000 + number, bundle)
+            found = drive_frames(town, 70_000 + number, bundle, seconds)
             if found is None:
                 continue
-            localizer = Localizer(gallery, bundle, LocalizeSettings())
-            for frame, truth in zip(*found, strict=True):
-                fix = localizer.update(frame)
-                if localizer.evidence is not None:
-                    rows[number % 2 == 0].append((localizer.evidence, is_right(fix, truth)))
+            frames = list(found[0])
+            for prior in (None, town_box(town)):
+                localizer = Localizer(gallery, bundle, LocalizeSettings(), prior=prior, searcher=searcher)
+                for frame, truth in zip(frames, found[1], strict=True):
+                    fix = localizer.update(frame)
+                    if localizer.evidence is not None:
+                        rows[number % 2 == 0].append((localizer.evidence, is_right(fix, truth)))
     if not rows[True] or not rows[False]:
         raise UserError("There were too few drives to calibrate on.", "Give at least 2 --drives and other --towns.")
     features, right = _arrays(rows[True])
@@ -91,6 +104,13 @@ def calibrate(
         "| confidence | within 80 m | frames |", "|---|---|---|",
     ]  # fmt: skip
     return lines + [f"| {p:.2f} | {share:.2f} | {count} |" for p, share, count in reliability(held, true)]
+
+
+def town_box(town: Town) -> Box:
+    """The bounds of a town, as a prior."""
+    size = town.place.size_m
+    lats, lons = town.place.to_degrees(np.array([0.0, size]), np.array([size, 0.0]))
+    return Box(float(lons[0]), float(lats.min()), float(lons[1]), float(lats.max()))
 
 
 def _arrays(rows: list[tuple[Evidence, bool]]) -> tuple[np.ndarray, np.ndarray]:

@@ -26,26 +26,33 @@ FILE = "confidence.json"
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What speaks for a fix: the share of belief around it, the frame's similarity, how far the best region is ahead
-    of the others, its similarity, and how many frames were taken in."""
+    """What speaks for a fix: the share of belief around it, the similarity of the last frames, how far the best region
+    is ahead of the others, its similarity, how far the region of the fix is behind it, and how many frames were taken
+    in."""
 
     share: float
-    similarity: float
+    recent: float
     lead: float
     region: float
+    behind: float
     frames: int
 
     @staticmethod
     def of(match: Match, hits: Hits, frames: int) -> Evidence:
-        """The evidence at one frame."""
+        """The evidence at one frame; candidates are in the order of the hits."""
         lead = float(hits.s_mix[0] - hits.s_mix[1:].mean()) if len(hits.s_mix) > 1 else 0.0
-        return Evidence(match.share, match.similarity, lead, float(hits.s_mix[0]), frames)
+        behind = float(hits.s_mix[0] - hits.s_mix[match.candidate])
+        return Evidence(match.share, match.recent, lead, float(hits.s_mix[0]), behind, frames)
 
     def features(self) -> npt.NDArray[np.float64]:
-        """As the regression takes it, (6,)."""
+        """As the regression takes it, (7,)."""
         share = min(max(self.share, 1e-4), 1 - 1e-4)
         odds = math.log(share / (1 - share))
-        return np.array([1.0, odds, self.similarity, 10.0 * self.lead, self.region, math.log1p(min(self.frames, 60))])
+        seen = math.log1p(min(self.frames, 60))
+        return np.array([1.0, odds, 5.0 * self.recent, 10.0 * self.lead, self.region, 10.0 * self.behind, seen])
+
+
+FEATURES = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +74,8 @@ class Confidence:
         try:
             told: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
             weights = tuple(float(value) for value in told["weights"])
+            if len(weights) != FEATURES:
+                raise ValueError(f"{len(weights)} weights instead of {FEATURES}")
             return Confidence(weights, float(told["threshold"]), int(told["least_frames"]), str(told["fitted_on"]))
         except (OSError, ValueError, KeyError, TypeError) as problem:
             raise BundleError(f"{path} is damaged.", "Calibrate the bundle again: x2l calibrate") from problem
