@@ -12,6 +12,7 @@ from typer.main import get_command
 
 from x2localizer.cli import app
 from x2localizer.config import TownSettings
+from x2localizer.evaluate.benchmark import page_of
 from x2localizer.town.folder import save_drive, save_town
 from x2localizer.town.town import build_town
 
@@ -90,14 +91,20 @@ def test_links_between_pages_lead_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-def test_the_tables_of_the_model_page_are_the_measured_ones() -> None:
-    from x2localizer.evaluate.tables import Cell, Claim, claims_text, prefix_text
-
-    page = (ROOT / "docs" / "model.md").read_text(encoding="utf-8")
-    found = json.loads((ROOT / "docs" / "results" / "coarse-town.json").read_text(encoding="utf-8"))
-    assert prefix_text([Cell(**row) for row in found["rows"]]) in page
-    assert claims_text([Claim(**row) for row in found["claims"]]) in page
-    for value in (f"{found['videos']:,} videos", f"{found['gallery']} regions", found["machine"], found["date"]):
-        assert value in page
+def test_the_benchmark_page_is_made_of_the_results_and_of_nothing_else() -> None:
+    results = ROOT / "docs" / "results"
+    assert (ROOT / "docs" / "benchmark.md").read_text(encoding="utf-8") == page_of(results)
+    found = json.loads((results / "coarse" / "results.json").read_text(encoding="utf-8"))
     assert found["split"] == "test"
     assert found["gallery"] >= 400
+
+
+def test_figures_in_the_readme_are_the_measured_ones() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    found = json.loads((ROOT / "docs" / "results" / "coarse" / "results.json").read_text(encoding="utf-8"))
+    ours = {
+        row["budget"]: row["r1"] for row in found["rows"]
+        if (row["run"], row["model"], row["similarity"]) == ("town", "X²Localizer", "s_mix")
+    }  # fmt: skip
+    for value in (f"{ours[8]:.1f}%", f"{ours[1]:.1f}%", f"{found['videos']:,} videos", f"{found['gallery']} regions"):
+        assert value in readme, value

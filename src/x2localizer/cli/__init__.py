@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from x2localizer import __version__
-from x2localizer.cli import bench, check, demo, evaluate, inspect, learn, localize, prepare, town
+from x2localizer.cli import bench, benchmark, check, demo, evaluate, inspect, learn, localize, prepare, town
 from x2localizer.errors import UserError
 
 INTERRUPTED = 130
@@ -27,6 +27,7 @@ app = typer.Typer(
 app.add_typer(town.app, name="town")
 app.add_typer(prepare.app, name="prepare")
 app.add_typer(bench.app, name="bench")
+app.add_typer(benchmark.app, name="benchmark")
 app.command("check")(check.check)
 app.command("inspect")(inspect.inspect)
 app.command("index")(localize.index)

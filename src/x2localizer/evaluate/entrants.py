@@ -20,7 +20,9 @@ NAMES = {
     ("image", False): "stage-1 towers", ("full", False): "DeiT", ("progressive", False): "DeiT*",
 }  # fmt: skip
 # By which similarities it is ranked; the last is the one that finds its candidates.
-SIMILARITIES = {"image": ("s_f", "s_best"), "full": ("s_g", "s_mix"), "progressive": ("s_g", "s_mix")}
+SIMILARITIES = {
+    "image": ("s_f", "s_best"), "full": ("s_best", "s_g", "s_mix"), "progressive": ("s_best", "s_g", "s_mix"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,7 +55,7 @@ def entrants(name: str) -> list[Entrant]:
     stage = str(bundle.training.get("stage", "progressive"))
     model = NAMES.get((stage, bundle.model.adapters), "X²Localizer")
     weights = (bundle.root / "weights.bin").stat().st_size // 4
-    return [Entrant(path.name, model, SIMILARITIES.get(stage, ("s_g", "s_mix")), bundle, weights)]
+    return [Entrant(path.name, model, SIMILARITIES.get(stage, SIMILARITIES["progressive"]), bundle, weights)]
 
 
 def _of_checkpoint(run: str, path: Path) -> Entrant:

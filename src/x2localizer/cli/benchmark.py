@@ -1,0 +1,80 @@
+"""``x2l benchmark``: train what is missing, measure, and write the page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from x2localizer.cli.common import console, machine, needs_training, progress_bar, say, today
+from x2localizer.cli.evaluate import evaluate
+from x2localizer.files import write_text
+
+app = typer.Typer(help="The paper's tables, from training to page.", no_args_is_help=True)
+
+
+@app.callback()
+def group() -> None:
+    """The paper's tables."""
+
+
+@app.command(epilog="Example: x2l benchmark town --data data/standard")
+def town(
+    data: Annotated[Path, typer.Option(help="The standard data set.")] = Path("data/standard"),
+    runs: Annotated[Path, typer.Option(help="Folder of the training runs.")] = Path("runs"),
+    out: Annotated[Path, typer.Option(help="Folder for benchmark.md and results/.")] = Path("docs"),
+    work: Annotated[Path, typer.Option(help="Folder for embeddings and galleries.")] = Path("evaluation"),
+    train: Annotated[bool, typer.Option(help="Train what is missing: hours. Else measure what is there.")] = True,
+    dry: Annotated[bool, typer.Option("--dry", help="Only tell what is missing, as commands.")] = False,
+    page_only: Annotated[bool, typer.Option("--page-only", help="Only write the page from the results.")] = False,
+) -> None:
+    """The paper's tables on the embedded towns: runs whatever is missing, resumable, and writes docs/benchmark.md."""
+    from x2localizer.evaluate import benchmark  # noqa: PLC0415
+
+    results = out / "results"
+    if dry:
+        for planned in benchmark.missing(runs):
+            say(planned.command(str(data), str(runs)))
+        return
+    if not page_only:
+        needs_training()
+        if train:
+            with console.status("training ...") as status:
+                benchmark.train_missing(data, runs, report=status.update)
+        _measure(data, runs, results, work)
+    benchmark.write_page(results, out / "benchmark.md")
+    say(f"page: {out / 'benchmark.md'}")
+
+
+def _measure(data: Path, runs: Path, results: Path, work: Path) -> None:
+    """Every protocol; embeddings that are there are not made again."""
+    from x2localizer.evaluate import benchmark  # noqa: PLC0415
+
+    main = [str(runs / planned.name) for planned in benchmark.MAIN[1:] if (runs / planned.name).is_dir()]
+    released = str(runs / "town" / "progressive" / "best.safetensors")
+    controls = [str(runs / "town" / "full" / "best.safetensors"), released]
+    say("prefix retrieval")
+    evaluate(main, data, "coarse", out=results / "coarse", work=work)
+    say("coarse to fine")
+    evaluate(controls, data, "fine", out=results / "fine", work=work)
+    say("random start")
+    evaluate(controls, data, "random-start", out=results / "random-start", work=work)
+    with progress_bar("variants") as progress:
+        ablations, sensitivity = benchmark.measure_variants(
+            data, "test", runs, work, lambda _, done, total: progress(done, total)
+        )
+        candidates = benchmark.measure_candidates(
+            released, data, "test", work, lambda _, done, total: progress(done, total)
+        )
+    for name, values in (("ablations", ablations), ("sensitivity", sensitivity), ("candidates", candidates)):
+        if len(values["rows"]) > 4:
+            _write(results / name / "results.json", values)
+    say("long range")
+    evaluate(["town"], data, "long-range", out=results / "long-range", work=work)
+
+
+def _write(path: Path, values: dict[str, Any]) -> None:
+    told = {"split": "test", "seed": 42, "machine": machine(), "date": today(), **values}
+    write_text(path, json.dumps(told, indent=1) + "\n")

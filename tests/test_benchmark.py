@@ -1,0 +1,77 @@
+"""The benchmark's plan and page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from x2localizer.cli import app
+from x2localizer.config import TrainSettings, load_config
+from x2localizer.encode import Bundle
+from x2localizer.evaluate.benchmark import PLAN, VARIANTS, Planned, measure_candidates, missing, page_of, train_missing
+
+
+def test_every_planned_run_has_a_valid_config_and_a_folder_of_its_own() -> None:
+    assert len({planned.name for planned in PLAN}) == len(PLAN)
+    settings = [load_config(TrainSettings, "train", planned.preset, list(planned.overrides)) for planned in PLAN]
+    objectives = [one.objective.model_dump_json() for one in settings[-len(VARIANTS) :]]
+    assert len(set(objectives)) == len(VARIANTS)
+    made = {f"{planned.name}/{stage}/best.safetensors" for planned in PLAN for stage in planned.stages}
+    assert all(planned.start is None or planned.start in made for planned in PLAN)
+
+
+def test_what_is_trained_is_not_missing(tmp_path: Path) -> None:
+    assert missing(tmp_path) == list(PLAN)
+    (tmp_path / PLAN[0].last).parent.mkdir(parents=True)
+    (tmp_path / PLAN[0].last).write_text("{}")
+    assert missing(tmp_path) == list(PLAN[1:])
+    run = CliRunner().invoke(app, ["benchmark", "town", "--dry", "--runs", str(tmp_path)])
+    assert len(run.output.strip().splitlines()) == len(PLAN) - 1
+    assert "--stages progressive" in run.output
+    assert "--set objective.eta_self=0" in run.output
+
+
+def test_missing_runs_are_trained_and_go_on_from_each_other(tiny_dataset: Path, tmp_path: Path) -> None:
+    small = tmp_path / "small.toml"
+    stage = "steps = 2\nbatch = 4\nwarmup = 1\nevaluate_every = 2\ntowns_per_batch = 2\n"
+    small.write_text(
+        "threads = 1\n[model]\nframe_height = 32\nframe_width = 64\ntile_px = 32\ndim = 16\nadapter_ratio = 0.5\n"
+        "[model.backbone]\nwidth = 24\ndepth = 2\nheads = 2\n"
+        f"[image]\n{stage}[full]\n{stage}[progressive]\naugment = false\n{stage}"
+    )
+    plan = (
+        Planned("a", str(small), ("image", "full")),
+        Planned("b", str(small), ("progressive",), "a/full/best.safetensors", ("objective.eta_self=0",)),
+    )
+    said: list[str] = []
+    train_missing(tiny_dataset, tmp_path, plan, said.append)
+    assert missing(tmp_path, plan) == []
+    assert any(line.startswith("b: progressive 2 of 2") for line in said)
+    train_missing(tiny_dataset, tmp_path, plan, lambda _: pytest.fail("it was trained already"))
+
+
+def test_the_page_holds_the_results_and_says_what_is_missing(
+    tiny_dataset: Path, tiny_bundle: Bundle, tmp_path: Path
+) -> None:
+    results, work = tmp_path / "results", tmp_path / "work"
+    for protocol in ("coarse", "fine", "random-start", "long-range"):
+        words = ["evaluate", str(tiny_bundle.root), "--protocol", protocol, "--data", str(tiny_dataset)]
+        run = CliRunner().invoke(app, [*words, "--out", str(results / protocol), "--work", str(work)])
+        assert run.exit_code == 0, run.output
+    found = measure_candidates(str(tiny_bundle.root), tiny_dataset, "test", work, lambda what, done, total: None)
+    (results / "candidates").mkdir()
+    (results / "candidates" / "results.json").write_text(json.dumps({"machine": "m", "date": "d", **found}))
+    (results / "notes.md").write_text("## What we think\n\nIt holds.\n")
+    page = page_of(results)
+    assert page.count("Not run yet.") == 2  # the objective, the sensitivity
+    for protocol in ("coarse", "fine"):
+        for row in json.loads((results / protocol / "results.json").read_text())["rows"]:
+            if row["similarity"] != "s_f":
+                assert f"{row['r1']:.1f} ({row['r1_low']:.1f} to {row['r1_high']:.1f})" in page
+    assert "## What we think" in page
+    run = CliRunner().invoke(app, ["benchmark", "town", "--page-only", "--out", str(tmp_path)])
+    assert run.exit_code == 0
+    assert (tmp_path / "benchmark.md").read_text() == page
