@@ -57,7 +57,7 @@ def _soft(values: list[float], temperature: float) -> float:
 
 
 def test_coarse_ranks_equal_a_naive_loop(seen: Embeddings, data: Dataset, tiny_bundle: Bundle) -> None:
-    found = coarse(seen, 4, ["s_g", "s_f", "s_mix", "s_best"])
+    found = coarse(seen, 4, ["s_g", "s_f", "s_mix", "s_best", "s_all"])
     pictures = [data.picture(row.image) for row in data.regions("test")]
     n, t = 7, 32
     regions = [
@@ -77,7 +77,9 @@ def test_coarse_ranks_equal_a_naive_loop(seen: Embeddings, data: Dataset, tiny_b
             aerial = _soft([_soft(column.tolist(), 0.01) for column in tokens.T], 0.01)
             s_f = (ground + aerial) / 2
             best = float(np.mean([row.max() for row in tokens]))
-            for kind, value in (("s_g", s_g), ("s_f", s_f), ("s_mix", (s_g + s_f) / 2), ("s_best", best)):
+            s_all = (s_g + best) / 2
+            mixed = {"s_g": s_g, "s_f": s_f, "s_mix": (s_g + s_f) / 2, "s_best": best, "s_all": s_all}
+            for kind, value in mixed.items():
                 scores[kind].append(value)
         truth = int(seen.region_of[v])
         for kind, values in scores.items():

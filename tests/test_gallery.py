@@ -176,7 +176,7 @@ def test_a_search_over_a_gallery_equals_one_over_arrays(gallery: Gallery, tiny_b
     for memory_mb in (1024, 0):
         found = Searcher.over(gallery, memory_mb=memory_mb).search(prefix, 5)
         np.testing.assert_array_equal(found.rows, arrays.rows)
-        np.testing.assert_allclose(found.s_mix, arrays.s_mix, atol=1e-6)
+        np.testing.assert_allclose(found.score, arrays.score, atol=1e-6)
 
 
 def test_what_does_not_fit_is_a_clear_error(

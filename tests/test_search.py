@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 from x2localizer.encode import SetCode
 from x2localizer.gallery.store import RegionTable
 from x2localizer.search import Box, Circle, Reach, Searcher
-from x2localizer.search.search import ZERO, to_bytes
+from x2localizer.search.search import ZERO, Similarity, to_bytes
 from x2localizer.search.similarity import best_tiles, fine_similarity, token_similarity
 from x2localizer.types import Position
 
@@ -79,18 +79,18 @@ def _case(
 @settings(max_examples=40)
 @given(
     seed=st.integers(0, 1000), r=st.integers(1, 300), k=st.integers(1, 8), top=st.sampled_from([1, 5, 10]),
-    spread=st.sampled_from([0.05, 0.5, 3.0]), some=st.booleans(),
+    spread=st.sampled_from([0.05, 0.5, 3.0]), some=st.booleans(), similarity=st.sampled_from(["s_mix", "s_all"]),
 )  # fmt: skip
 def test_the_fast_search_finds_what_the_plain_one_finds(
-    seed: int, r: int, k: int, top: int, spread: float, some: bool
+    seed: int, r: int, k: int, top: int, spread: float, some: bool, similarity: Similarity
 ) -> None:
     whole, tokens, valid, prefix = _case(seed, r, 9, 24, k, spread)
-    searcher = Searcher.of_arrays(whole, tokens, valid)
+    searcher = Searcher.of_arrays(whole, tokens, valid, similarity=similarity)
     allowed = np.random.default_rng(seed).uniform(size=r) < 0.5 if some else None
     plain, fast = searcher.plain(prefix, top, allowed), searcher.search(prefix, top, allowed)
     assert fast.certified
     np.testing.assert_array_equal(fast.rows, plain.rows)
-    np.testing.assert_allclose(fast.s_mix, plain.s_mix, atol=1e-6)
+    np.testing.assert_allclose(fast.score, plain.score, atol=1e-6)
     assert len(plain.rows) == min(top, r if allowed is None else int(allowed.sum()))
 
 
@@ -117,7 +117,7 @@ def test_the_upper_bound_holds_for_every_region() -> None:
     for seed in range(20):
         whole, tokens, valid, prefix = _case(seed, 50, 9, 24, 5, 1.0)
         searcher = Searcher.of_arrays(whole, tokens, valid)
-        bound = searcher._best_token(prefix.tokens[0], np.arange(50))
+        bound = searcher._fine_bound(prefix.tokens[0], np.arange(50))
         true = np.where(valid[:, None], token_similarity(prefix.tokens[0], tokens), -1).max((1, 2))
         assert (bound >= true - 1e-6).all()
         assert float((bound - true).max()) < 0.6

@@ -198,6 +198,9 @@ class LocalizeSettings(Settings):
     """A new window starts that often."""
     budget: int = Field(8, ge=1)
     """Keyframes of a window, tau of the paper."""
+    similarity: Literal["s_mix", "s_all"] = "s_mix"
+    """How regions are ranked: s_mix of the paper, in which the best frame decides, or s_all, (s_g + the mean over
+    frames of the best tile) / 2, which asks every frame."""
     candidates: int = Field(10, ge=1)
     """K_c: regions whose tiles a frame is matched with."""
     matching: Literal["path", "frame"] = "path"
@@ -206,7 +209,7 @@ class LocalizeSettings(Settings):
     sharpness: float = Field(12.0, gt=0)
     """With path matching: how strongly one frame's similarities count, as log-probability per unit."""
     recall_weight: float = Field(20.0, ge=0)
-    """With path matching: how strongly the regions' similarities count, as log-probability per unit of s_mix."""
+    """With path matching: how strongly the regions' similarities count, as log-probability per unit."""
     jump: float = Field(1e-4, ge=0, le=1)
     """With path matching: the share of belief that starts anew anywhere at each frame."""
     gap_s: float = Field(8.0, gt=0)

@@ -152,7 +152,7 @@ def run_arms(
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, list[Followed]]:
     """Every arm on every ride."""
-    searcher = Searcher.over(gallery, threads=bundle.threads)
+    searcher = Searcher.over(gallery, threads=bundle.threads, similarity=LocalizeSettings().similarity)
     out: dict[str, list[Followed]] = {arm: [] for arm in arms}
     for number, ride in enumerate(rides):
         frames = list(ride_frames(data, ride))

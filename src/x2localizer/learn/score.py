@@ -58,15 +58,18 @@ def embed_prefixes(model: Model, videos: Videos, budgets: list[int], *, adapt: b
 def similarities(
     query: SetEmbedding, gallery: Gallery, objective: ObjectiveSettings, chunk: int = 64
 ) -> dict[str, Tensor]:
-    """s_g, s_f, s_mix, and the mean over frames of the best tile, each (q, n)."""
+    """s_g, s_f, s_mix, the mean over frames of the best tile, and s_all (that beside s_g), each (q, n)."""
     s_g = query.whole @ gallery.whole.t()
     fine, best = [], []
     for start in range(0, len(s_g), chunk):
         s_tok = token_similarity(query.tokens[start : start + chunk], gallery.tokens)
         fine.append(fine_similarity(s_tok, objective.tau_f))
         best.append(s_tok.amax(-1).mean(-1))
-    s_f = torch.cat(fine)
-    return {"s_g": s_g, "s_f": s_f, "s_mix": mixed_similarity(s_g, s_f), "s_best": torch.cat(best)}
+    s_f, s_best = torch.cat(fine), torch.cat(best)
+    return {
+        "s_g": s_g, "s_f": s_f, "s_mix": mixed_similarity(s_g, s_f), "s_best": s_best,
+        "s_all": mixed_similarity(s_g, s_best),
+    }  # fmt: skip
 
 
 def recalls(

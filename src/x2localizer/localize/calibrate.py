@@ -70,7 +70,7 @@ def calibrate(
     for seed in seeds:
         report(f"town {seed}: indexing ...")
         gallery = town_gallery(build_town(seed, settings or TownSettings()), bundle, work)
-    searcher = Searcher.over(gallery, threads=bundle.threads)
+    searcher = Searcher.over(gallery, threads=bundle.threads, similarity=LocalizeSettings().similarity)
     rows: dict[bool, list[tuple[Evidence, bool]]] = {True: [], False: []}
     for seed in seeds:
         town = build_town(seed, settings or TownSettings())

@@ -40,9 +40,9 @@ class Evidence:
     @staticmethod
     def of(match: Match, hits: Hits, frames: int) -> Evidence:
         """The evidence at one frame; candidates are in the order of the hits."""
-        lead = float(hits.s_mix[0] - hits.s_mix[1:].mean()) if len(hits.s_mix) > 1 else 0.0
-        behind = float(hits.s_mix[0] - hits.s_mix[match.candidate])
-        return Evidence(match.share, match.recent, lead, float(hits.s_mix[0]), behind, frames)
+        lead = float(hits.score[0] - hits.score[1:].mean()) if len(hits.score) > 1 else 0.0
+        behind = float(hits.score[0] - hits.score[match.candidate])
+        return Evidence(match.share, match.recent, lead, float(hits.score[0]), behind, frames)
 
     def features(self) -> npt.NDArray[np.float64]:
         """As the regression takes it, (7,)."""

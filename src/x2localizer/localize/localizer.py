@@ -65,7 +65,7 @@ class Localizer:
     ) -> None:
         self.gallery, self.bundle = gallery, bundle
         self.settings = settings or LocalizeSettings()
-        self.searcher = searcher or Searcher.over(gallery, threads=bundle.threads)
+        self.searcher = searcher or Searcher.over(gallery, threads=bundle.threads, similarity=self.settings.similarity)
         self._allowed = None if prior is None else prior.allowed(gallery.regions)
         self._confidence = Confidence.of(bundle)
         self._tiles = TileReader(gallery)
@@ -145,18 +145,17 @@ class Localizer:
         kept = apart([table.region(int(row)) for row in hits.rows], self.settings.candidates)
         if not kept:
             return
-        hits = Hits(hits.rows[kept], hits.s_mix[kept], hits.s_g[kept], hits.s_f[kept], hits.certified, hits.examined)
-        hits = self._with_own_region(code, hits)
+        hits = self._with_own_region(code, hits.taken(kept))
         regions = [table.region(int(row)) for row in hits.rows]
         grid = self._tiles.grid(regions)
         if not grid.valid.any():
             return
-        scores = hits.s_mix.astype(np.float64)
+        scores = hits.score.astype(np.float64)
         self._belief = (
             Belief(grid, scores, self.settings) if self._belief is None else self._belief.carried_over(grid, scores)
         )
         self._hits = hits
-        self._candidates = tuple(Candidate(r, float(s)) for r, s in zip(regions, hits.s_mix, strict=True))
+        self._candidates = tuple(Candidate(r, float(s)) for r, s in zip(regions, hits.score, strict=True))
 
     def _with_own_region(self, code: SetCode, hits: Hits) -> Hits:
         """The hits and, where the path is followed, the region around the last guess: a path goes on where it was."""
@@ -165,12 +164,8 @@ class Localizer:
         row = nearest_region(self.gallery.regions, self._guess, self._allowed)
         if row is None or row in hits.rows:
             return hits
-        rows = np.append(hits.rows, row)
-        s_g, s_f = self.searcher.scores(code, rows[-1:])
-        return Hits(
-            rows, np.append(hits.s_mix, (s_g + s_f) / 2), np.append(hits.s_g, s_g), np.append(hits.s_f, s_f),
-            hits.certified, hits.examined,
-        )  # fmt: skip
+        rows = np.array([row], np.int64)
+        return hits.joined(rows, *self.searcher.scores(code, rows))
 
     def _fix(self, frame: Frame, match: Match, refreshed: bool) -> Fix:
         assert self._belief is not None

@@ -1,10 +1,11 @@
-"""The best regions for a prefix by s_mix: plain, and fast with a proof.
+"""The best regions for a prefix by s_mix or s_all: plain, and fast with a proof.
 
 The fast search rests on two facts. A softmax-weighted mean is at most its maximum, so s_f is at most the best
-frame-tile similarity, and s_mix at most (s_g + that) / 2. And tokens kept in 8 bits give that best similarity up to an
-error that the Cauchy-Schwarz inequality bounds. So every region has an upper bound at a fraction of the cost; the exact
-s_mix is worked out for the regions with the highest bounds, until no bound that is left reaches the K-th best. Then the
-top K is exactly that of the plain search: the answer is certified.
+frame-tile similarity, and s_mix at most (s_g + that) / 2; s_all, which takes the mean over frames of the best tile, is
+(s_g + that mean) / 2 itself. And tokens kept in 8 bits give each frame's best similarity up to an error that the
+Cauchy-Schwarz inequality bounds. So every region has an upper bound at a fraction of the cost; the exact similarity is
+worked out for the regions with the highest bounds, until no bound that is left reaches the K-th best. Then the top K is
+exactly that of the plain search: the answer is certified.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +24,10 @@ import onnxruntime as ort
 from x2localizer.encode import SetCode
 from x2localizer.errors import GalleryError
 from x2localizer.gallery.store import Gallery
-from x2localizer.search.similarity import Bools, Codes, fine_similarity, token_similarity
+from x2localizer.search.similarity import Bools, Codes, best_tiles, fine_similarity, token_similarity
 
 Rows = npt.NDArray[np.int64]
+Similarity = Literal["s_mix", "s_all"]
 ROUNDING = 1e-5
 """Bounds are worked out in float32: so much is added, which is a hundred times their rounding."""
 ZERO = 128
@@ -33,17 +36,31 @@ ZERO = 128
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hits:
-    """The best regions, best first: rows in the gallery, and their similarities, all (k,).
+    """The best regions, best first: rows in the gallery, their similarity, and its two halves, all (k,).
 
-    ``certified``: no other region of those that were allowed can be better. ``examined`` counts exact comparisons.
+    ``fine`` is s_f, or for s_all the mean over frames of the best tile. ``certified``: no other region of those that
+    were allowed can be better. ``examined`` counts exact comparisons.
     """
 
     rows: Rows
-    s_mix: Codes
+    score: Codes
     s_g: Codes
-    s_f: Codes
+    fine: Codes
     certified: bool
     examined: int
+
+    def taken(self, which: list[int]) -> Hits:
+        """Some of them, in that order."""
+        return Hits(
+            self.rows[which], self.score[which], self.s_g[which], self.fine[which], self.certified, self.examined
+        )
+
+    def joined(self, rows: Rows, s_g: Codes, fine: Codes) -> Hits:
+        """With more regions at the end."""
+        return Hits(
+            np.append(self.rows, rows), np.append(self.score, (s_g + fine) / 2), np.append(self.s_g, s_g),
+            np.append(self.fine, fine), self.certified, self.examined,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,12 +86,17 @@ class Searcher:
         small: Bytes,
         temperature: float = 0.01,
         threads: int = 0,
+        similarity: Similarity = "s_mix",
     ) -> None:
         self.whole, self.valid, self._read, self.small = whole, valid, read, small
+        self.similarity = similarity
         self.temperature, self.threads = temperature, threads or os.cpu_count() or 1
 
     @classmethod
-    def over(cls, gallery: Gallery, *, temperature: float = 0.01, memory_mb: int = 1024, threads: int = 0) -> Searcher:
+    def over(
+        cls, gallery: Gallery, *, temperature: float = 0.01, memory_mb: int = 1024, threads: int = 0,
+        similarity: Similarity = "s_mix",
+    ) -> Searcher:  # fmt: skip
         """A searcher over an open gallery."""
         table = gallery.regions
         if not len(table):
@@ -92,13 +114,16 @@ class Searcher:
             if full is not None:
                 full[rows] = tokens
         read = (lambda rows: gallery.tokens(table.ids[rows])) if full is None else (lambda rows: full[rows])
-        return cls(table.whole, table.valid, read, parts, temperature, threads)
+        return cls(table.whole, table.valid, read, parts, temperature, threads, similarity)
 
     @classmethod
-    def of_arrays(cls, whole: Codes, tokens: Codes, valid: Bools | None = None, temperature: float = 0.01) -> Searcher:
+    def of_arrays(
+        cls, whole: Codes, tokens: Codes, valid: Bools | None = None, temperature: float = 0.01,
+        similarity: Similarity = "s_mix",
+    ) -> Searcher:  # fmt: skip
         """A searcher over arrays (r, d) and (r, l, d)."""
         held = np.ones(tokens.shape[:2], np.bool_) if valid is None else valid
-        return cls(whole, held, lambda rows: tokens[rows], to_bytes(tokens), temperature)
+        return cls(whole, held, lambda rows: tokens[rows], to_bytes(tokens), temperature, similarity=similarity)
 
     @property
     def bytes_per_region(self) -> int:
@@ -108,11 +133,13 @@ class Searcher:
     # Plain -----------------------------------------------------------------------------------------------------------
 
     def scores(self, prefix: SetCode, rows: Rows) -> tuple[Codes, Codes]:
-        """s_g and s_f of some regions, exactly: (m,) each."""
+        """Both halves of the similarity of some regions, exactly: (m,) each."""
         s_g = self.whole[rows] @ prefix.whole[0]
         s_tok = token_similarity(prefix.tokens[0], self._read(rows))
-        valid = self.valid[rows]
-        return s_g, fine_similarity(s_tok, self.temperature, None if valid.all() else valid)
+        valid = None if self.valid[rows].all() else self.valid[rows]
+        if self.similarity == "s_all":
+            return s_g, best_tiles(s_tok, valid)
+        return s_g, fine_similarity(s_tok, self.temperature, valid)
 
     def plain(self, prefix: SetCode, k: int = 10, allowed: Bools | None = None, chunk: int = 256) -> Hits:
         """The best k regions by comparing with all of them, some at a time."""
@@ -130,7 +157,7 @@ class Searcher:
         rows = np.arange(len(self.whole)) if allowed is None else np.flatnonzero(allowed)
         if len(rows) <= 4 * k:
             return self.plain(prefix, k, allowed)
-        bound = (self.whole[rows] @ prefix.whole[0] + self._best_token(prefix.tokens[0], rows)) / 2 + ROUNDING
+        bound = (self.whole[rows] @ prefix.whole[0] + self._fine_bound(prefix.tokens[0], rows)) / 2 + ROUNDING
         order = np.argsort(-bound, kind="stable")
         taken = np.zeros(0, np.int64)
         s_g, s_f = np.zeros(0, np.float32), np.zeros(0, np.float32)
@@ -151,8 +178,8 @@ class Searcher:
             size = 256
         return _best(rows[taken], s_g, s_f, k, certified=True)
 
-    def _best_token(self, frames: Codes, rows: Rows, chunk: int = 2048) -> Codes:
-        """An upper bound of the best frame-tile similarity of each region, (m,)."""
+    def _fine_bound(self, frames: Codes, rows: Rows, chunk: int = 2048) -> Codes:
+        """An upper bound of the fine half of each region: of its best frame-tile similarity, or of the frames' mean."""
         step = np.maximum(np.abs(frames).max(1), 1e-12) / 63.0  # 7 bits: the sums of older CPUs would overflow with 8
         query = np.rint(frames / step[:, None]).astype(np.int8)  # (k, d)
         rounded = query * step[:, None]
@@ -170,7 +197,8 @@ class Searcher:
             whole = product.run(None, {"a": values.reshape(-1, d), "b": columns})[0]  # (m l, k)
             best = whole.reshape(len(part), per, -1).max(1) - zero  # (m, k)
             near = best * step * self.small.scale[chosen, None]
-            out[part] = (near + off + length * self.small.slack[chosen, None]).max(1)
+            bound = near + off + length * self.small.slack[chosen, None]  # (m, k)
+            out[part] = bound.mean(1) if self.similarity == "s_all" else bound.max(1)
         return out
 
 
@@ -194,9 +222,9 @@ def _product(threads: int) -> ort.InferenceSession:
 
 
 def _best(rows: Rows, s_g: Codes, s_f: Codes, k: int, *, certified: bool) -> Hits:
-    s_mix: Codes = np.asarray((s_g + s_f) / 2, np.float32)
-    order = np.lexsort((rows, -s_mix))[:k]
-    return Hits(rows[order], s_mix[order], s_g[order], s_f[order], certified, len(rows))
+    score: Codes = np.asarray((s_g + s_f) / 2, np.float32)
+    order = np.lexsort((rows, -score))[:k]
+    return Hits(rows[order], score[order], s_g[order], s_f[order], certified, len(rows))
 
 
 def _nothing() -> Hits:
