@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from typer.main import get_command
 
+from x2localizer import index, open_bundle
 from x2localizer.cli import app
 from x2localizer.config import TownSettings
 from x2localizer.evaluate.benchmark import page_of
@@ -40,6 +41,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory, tiny_dataset: Path) -> P
     (folder / "town" / "aerial.tif").rename(folder / "city.tif")
     (folder / "drive" / "drive.mp4").rename(folder / "ride.mp4")
     (folder / "drive" / "drive.gpx").rename(folder / "ride.gpx")
+    index(folder / "city.tif", open_bundle("town"), folder / "city-gallery")
     (folder / "data").mkdir()
     (folder / "data" / "quick").symlink_to(tiny_dataset)
     return folder

@@ -187,3 +187,19 @@ main()
     assert "all in" in x2l(*words)
     one, two = (json.loads(x2l("index", "--info", "--out", str(g), "--json")) for g in (tmp_path / "g", place / "g"))
     assert one["regions"] == two["regions"]
+
+
+def test_the_demo_ends_with_files_to_open_and_can_be_run_again(tmp_path: Path) -> None:
+    words = ["demo", "--out", str(tmp_path / "demo"), "--tiles", "16", "--seconds", "40"]
+    for _ in range(2):
+        text = x2l(*words)
+        assert "when sure" in text
+        assert "next, with your own" in text
+    track = tmp_path / "demo" / "track"
+    assert "<svg" in (track / "report.html").read_text(encoding="utf-8")
+    assert (track / "map.jpg").read_bytes().startswith(b"\xff\xd8")
+    fixes = [json.loads(line) for line in (track / "fixes.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert len(fixes) == 40
+    dark = [fix for fix in fixes if 20 <= fix["time_s"] < 22]
+    assert dark
+    assert all(fix["status"] == "lost" for fix in dark)

@@ -9,15 +9,16 @@ import typer
 
 from x2localizer.cli.common import console, progress_bar, say
 
-SECONDS = 180.0
-COVERED_S = (85.0, 100.0)
-"""While these seconds pass the lens is covered; then the camera is somewhere else."""
+COVERED = (0.47, 0.55)
+"""Between these shares of the drive the lens is covered; when it is free again the camera is somewhere else."""
 
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("demo"),
     seed: Annotated[int, typer.Option(min=0, help="The town; the model saw none from 5000 on.")] = 9014,
     drive: Annotated[int, typer.Option(min=0, help="The drive through it.")] = 7,
+    seconds: Annotated[float, typer.Option(min=30, max=3600, help="How long it lasts.")] = 180.0,
+    tiles: Annotated[int, typer.Option(min=9, max=74, help="Side of the town in tiles of 58 m.")] = 37,
 ) -> None:
     """Build a town the model never saw, film a drive, and find the camera. Example: x2l demo --out demo"""
     from x2localizer.config import TownSettings  # noqa: PLC0415
@@ -34,11 +35,12 @@ def demo(
 
     folder, kept = out / "town", out / "gallery"
     video, truth_file = folder / "drive" / "drive.mp4", folder / "drive" / "drive.gpx"
+    covered_s = (COVERED[0] * seconds, COVERED[1] * seconds)
     with console.status("building a town (the first run also compiles, about 20 s) ..."):
-        town = build_town(seed, TownSettings())
+        town = build_town(seed, TownSettings(tiles=tiles))
         save_town(town, folder)
     with progress_bar("filming a drive") as progress:
-        save_drive(town, folder / "drive", drive, SECONDS, fps=2.0, covered_s=COVERED_S, progress=progress)
+        save_drive(town, folder / "drive", drive, seconds, fps=2.0, covered_s=covered_s, progress=progress)
     bundle = open_bundle("town")
     with progress_bar("indexing the imagery") as progress:
         index(folder / "aerial.tif", bundle, kept, replace=True, progress=lambda _, done, total: progress(done, total))
@@ -47,14 +49,15 @@ def demo(
     with progress_bar("seconds of video") as progress:
         outcome = localize(
             video, gallery, bundle, out / "track", truth=truth,
-            progress=lambda done_s, total_s: progress(int(done_s), int(total_s or SECONDS)),
+            progress=lambda done_s, total_s: progress(int(done_s), int(total_s or seconds)),
         )  # fmt: skip
     page = report(outcome.fixes, outcome.views, gallery, outcome.summary, truth, f"A drive through town {seed}")
     write_text(out / "track" / "report.html", page)
     save_picture(out / "track" / "map.jpg", track_picture(gallery, outcome.fixes, truth))
     s = outcome.summary
     first = "never sure" if s.first_fix_s is None else f"sure after {s.first_fix_s:.0f} s"
-    say(f"\n{s.frames} frames, {first}, {s.tracking:.0f}% of the time sure of its position.")
+    say(f"\n{s.frames} frames of a drive that the localizer knew nothing of; the lens was covered for a while.")
+    say(f"{first}, {s.tracking:.0f}% of the time sure of its position.")
     say(f"Within 80 m of the truth: {s.within_80m or 0:.0f}% of all guesses, {s.sure_within_80m or 0:.0f}% when sure.")
     say(f"  open      {out / 'track' / 'report.html'}")
     say(f"  picture   {out / 'track' / 'map.jpg'}")
