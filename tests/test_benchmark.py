@@ -32,6 +32,7 @@ def test_what_is_trained_is_not_missing(tmp_path: Path) -> None:
     assert len(run.output.strip().splitlines()) == len(PLAN) - 1
     assert "--stages progressive" in run.output
     assert "--set objective.eta_self=0" in run.output
+    assert "--set 'objective.lambda_f={1=0, 2=0, 4=0, 8=0}'" in run.output
 
 
 def test_missing_runs_are_trained_and_go_on_from_each_other(tiny_dataset: Path, tmp_path: Path) -> None:

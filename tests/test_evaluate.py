@@ -57,7 +57,7 @@ def _soft(values: list[float], temperature: float) -> float:
 
 
 def test_coarse_ranks_equal_a_naive_loop(seen: Embeddings, data: Dataset, tiny_bundle: Bundle) -> None:
-    found = coarse(seen, 4, ["s_g", "s_f", "s_mix", "s_best", "s_all"])
+    found = coarse(seen, 4, ["s_g", "s_f", "s_mix", "s_best"])
     pictures = [data.picture(row.image) for row in data.regions("test")]
     n, t = 7, 32
     regions = [
@@ -77,8 +77,7 @@ def test_coarse_ranks_equal_a_naive_loop(seen: Embeddings, data: Dataset, tiny_b
             aerial = _soft([_soft(column.tolist(), 0.01) for column in tokens.T], 0.01)
             s_f = (ground + aerial) / 2
             best = float(np.mean([row.max() for row in tokens]))
-            s_all = (s_g + best) / 2
-            mixed = {"s_g": s_g, "s_f": s_f, "s_mix": (s_g + s_f) / 2, "s_best": best, "s_all": s_all}
+            mixed = {"s_g": s_g, "s_f": s_f, "s_mix": (s_g + s_f) / 2, "s_best": best}
             for kind, value in mixed.items():
                 scores[kind].append(value)
         truth = int(seen.region_of[v])
@@ -319,9 +318,9 @@ def test_ranks_of_a_file_equal_brute_force(tmp_path_factory: pytest.TempPathFact
         ("query,item,score\na,z,1\nb,x,1\n", "item 'z'"),
         ("query,item,score\nc,x,1\nb,x,1\n", "query 'c'"),
         ("query,item\na,x\n", "no column 'score'"),
-        ("query,item,score\na,x,high\nb,x,low\n", "not double"),
+        ("query,item,score\na,x,high\nb,x,low\n", "conversion error to double"),
         ("query,item,score\na,x,\nb,x,1\n", "without score"),
-        ("query,item,score,budget\na,x,1,two\nb,x,1,one\n", "not int64"),
+        ("query,item,score,budget\na,x,1,two\nb,x,1,one\n", "conversion error to int64"),
         ("query,item,score\n", "ranks nothing"),
         ("", "Cannot read the rankings"),
     ],
@@ -331,6 +330,22 @@ def test_bad_rankings_are_named(tmp_path: Path, text: str, message: str) -> None
     path.write_text(text)
     with pytest.raises(DatasetError, match=message):
         ranks_of_file(path, ["a", "b"], ["x", "y"], np.array([0, 1]))
+
+
+def test_a_column_of_another_type_in_parquet_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "r.parquet"
+    pq.write_table(pa.table({"query": ["a"], "item": ["x"], "score": ["high"]}), path)
+    with pytest.raises(DatasetError, match="'score' that is not double"):
+        ranks_of_file(path, ["a"], ["x", "y"], np.array([0]))
+
+
+def test_integers_first_and_decimals_later_are_one_column(tmp_path: Path) -> None:
+    path = tmp_path / "r.csv"
+    items = [f"i{i}" for i in range(120_000)]
+    path.write_text(
+        "query,item,score\n" + "".join(f"a,{item},{i}\n" for i, item in enumerate(items[:-1])) + "a,i119999,0.5\n"
+    )
+    assert ranks_of_file(path, ["a"], items, np.array([119_999]))[8].tolist() == [119_999]
 
 
 def test_rankings_at_several_budgets(tmp_path: Path) -> None:
@@ -391,5 +406,7 @@ def test_the_protocols_from_the_command_line(
         scored = CliRunner().invoke(
             app, ["evaluate", str(tmp_path / "ours.parquet"), "--data", str(tiny_dataset), "--split", "val", "--json"]
         )
+        refused = CliRunner().invoke(app, [*words[:-1], str(tmp_path / "ours.csv")])
+        assert "written as Parquet" in str(refused.exception)
         mine = [row["r1"] for row in values["rows"] if row["similarity"] == values["rows"][-1]["similarity"]]
         assert [row["r1"] for row in json.loads(scored.output)["rows"]] == mine

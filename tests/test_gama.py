@@ -115,6 +115,7 @@ def test_what_is_missing_is_told_and_nothing_is_dropped_in_silence(tree: Path) -
     (tree / "info" / "val" / f"{VAL[1]}.json").write_text("{ broken")
     (tree / "info" / "val" / f"{VAL[3]}.json").unlink()
     (tree / "GAMa" / "val_hr" / f"{VAL[2]}.jpeg").unlink()
+    sorted((tree / "Ground" / "val" / VAL[1]).iterdir())[5].unlink()
     (tree / "train_day.list").open("a").write("a999-00000000 1202\n")
     found = prepare_gama(tree, tree, tree / "data").found
     assert found["files whose name is not INDEX_LAT_LON.jpg"] == 1
@@ -124,6 +125,10 @@ def test_what_is_missing_is_told_and_nothing_is_dropped_in_silence(tree: Path) -
     assert found["damaged info files of BDD100K"] == 1
     assert found["videos without BDD100K's info: one frame a second is assumed"] == 2
     assert found["videos without a region"] == 1
+    assert found["val videos with fewer frames than the list has"] == 1
+    checked = check_dataset(tree / "data")
+    assert checked.sound, checked.to_text()
+    assert any(finding.what == "frames without a tile" for finding in checked.findings)
     assert found["videos without frames"] == 1
     manifest = json.loads((tree / "data" / "dataset.json").read_text())
     assert manifest["ragged"] == dict(found)

@@ -93,7 +93,7 @@ def test_the_protocol_from_the_command_line(tiny_dataset: Path, tiny_bundle: Bun
     assert run.exit_code == 0, run.output
     values = json.loads((out / "results.json").read_text(encoding="utf-8"))
     assert [row["arm"] for row in values["rows"]] == [
-        "SWRL", "once", "SWRL, frame by frame", "once, frame by frame",
+        "SWRL", "once", "SWRL, as in the paper", "once, as in the paper",
     ]  # fmt: skip
     assert values["rows"][0]["sure"] == 0.0  # it is not calibrated
     assert all(row["frames"] > 200 for row in values["rows"])

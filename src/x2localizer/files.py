@@ -47,6 +47,13 @@ def atomic_path(target: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def holds_other_files(folder: Path) -> bool:
+    """Whether a folder holds more than what an interrupted run leaves: its lock, links, and unfinished files."""
+    if not folder.is_dir():
+        return folder.exists()
+    return any(item.name != LOCK and TEMPORARY not in item.name and not item.is_symlink() for item in folder.iterdir())
+
+
 @contextmanager
 def only_writer(folder: Path) -> Iterator[None]:
     """Hold a folder for this process; a second writer gets a clear error. The lock goes with the process."""

@@ -10,6 +10,7 @@ import typer
 
 from x2localizer.cli.common import console, machine, needs_training, progress_bar, say, today
 from x2localizer.cli.evaluate import evaluate
+from x2localizer.errors import UserError
 from x2localizer.files import write_text
 
 app = typer.Typer(help="The paper's tables, from training to page.", no_args_is_help=True)
@@ -52,8 +53,14 @@ def _measure(data: Path, runs: Path, results: Path, work: Path) -> None:
     """Every protocol; embeddings that are there are not made again."""
     from x2localizer.evaluate import benchmark  # noqa: PLC0415
 
-    main = [str(runs / planned.name) for planned in benchmark.MAIN[1:] if (runs / planned.name).is_dir()]
+    main = [
+        str(runs / planned.name)
+        for planned in benchmark.MAIN[1:]
+        if (runs / planned.name / planned.stages[-1] / "best.safetensors").is_file()
+    ]
     released = str(runs / "town" / "progressive" / "best.safetensors")
+    if not Path(released).is_file():
+        raise UserError(f"There is no {released}.", "Train it: the same command without --no-train.")
     controls = [str(runs / "town" / "full" / "best.safetensors"), released]
     say("prefix retrieval")
     evaluate(main, data, "coarse", out=results / "coarse", work=work)

@@ -33,7 +33,8 @@ def demo(
     from x2localizer.town.folder import save_drive, save_town  # noqa: PLC0415
     from x2localizer.town.town import build_town  # noqa: PLC0415
 
-    folder, kept = out / "town", out / "gallery"
+    bundle = open_bundle("town")
+    folder, kept = out / "town", out / f"gallery-{seed}-{tiles}-{bundle.fingerprint[:8]}"
     video, truth_file = folder / "drive" / "drive.mp4", folder / "drive" / "drive.gpx"
     covered_s = (COVERED[0] * seconds, COVERED[1] * seconds)
     with console.status("building a town (the first run also compiles, about 20 s) ..."):
@@ -41,7 +42,6 @@ def demo(
         save_town(town, folder)
     with progress_bar("filming a drive") as progress:
         save_drive(town, folder / "drive", drive, seconds, fps=2.0, covered_s=covered_s, progress=progress)
-    bundle = open_bundle("town")
     with progress_bar("indexing the imagery") as progress:
         index(folder / "aerial.tif", bundle, kept, replace=True, progress=lambda _, done, total: progress(done, total))
     truth = read_track(truth_file)

@@ -46,12 +46,15 @@ def evaluate(
 
       x2l evaluate town --protocol long-range --data data/standard --out results
     """
+    if rankings is not None and (rankings.suffix != ".parquet" or Path(models[0]).suffix in (".csv", ".parquet")):
+        raise UserError(
+            "Rankings are written as Parquet, of a first model that can encode.",
+            "x2l evaluate MODEL --rankings ours.parquet ...",
+        )
     run: Callable[[list[str], Path, str, Path], tuple[dict[str, Any], str, dict[str, Any]]]
     run = {"coarse": _coarse, "fine": _fine, "random-start": _random_start, "long-range": _long_range}[protocol]
     values, text, curves = run(models, data, split, work)
     values = {"protocol": protocol, "split": split, "seed": 42, "machine": machine(), "date": today(), **values}
-    if rankings is not None:
-        _write_rankings(models[0], data, split, work, rankings)
     if out is not None:
         write_text(out / "results.json", json.dumps(values, indent=1) + "\n")
         write_text(out / "table.md", text + "\n")
@@ -59,6 +62,8 @@ def evaluate(
             from x2localizer.show.plots import save_curves  # noqa: PLC0415 - matplotlib takes a second to load
 
             save_curves(out / "curves.png", curves, "seconds since the first frame", "% of frames within 80 m")
+    if rankings is not None:
+        _write_rankings(models[0], data, split, work, rankings)
     if as_json:
         typer.echo(json.dumps(values))
         return
@@ -133,10 +138,11 @@ def _long_range(models: list[str], data: Path, split: str, work: Path) -> tuple[
     rides = long_range.long_rides(source, split)
     with console.status("indexing ...") as status:
         gallery = long_range.split_gallery(source, split, bundle, work, status.update)
+    paper = {"matching": "frame", "similarity": "s_mix"}  # each frame by itself, regions by the paper's similarity
     arms = {
-        name: LocalizeSettings(policy=policy, matching=matching)
-        for matching, suffix in (("path", ""), ("frame", ", frame by frame"))
-        for policy, name in (("swrl", f"SWRL{suffix}"), ("once", f"once{suffix}"))
+        f"{name}{suffix}": LocalizeSettings.model_validate({"policy": policy, **changes})
+        for suffix, changes in (("", {}), (", as in the paper", paper))
+        for policy, name in (("swrl", "SWRL"), ("once", "once"))
     }
     with progress_bar("rides") as progress:
         found = long_range.run_arms(source, rides, gallery, bundle, arms, progress)

@@ -235,7 +235,8 @@ def _check_places(report: Report, data: Dataset) -> None:
         report.add("error", "regions whose middle is elsewhere", [str(r) for r in _strings(regions, "region_id")[off]])
     heading = _numbers(frames, "heading_deg")
     report.add("error", "frames whose heading is no angle", [str(v) for v in ids[(heading < 0) | (heading > 360)]])
-    _check_shared_ground(report, regions, published=data.manifest.get("kind") == "gama")
+    published = data.manifest.get("kind") == "gama"
+    _check_shared_ground(report, regions, published=published)
     rides = Counter(videos["ride_id"].to_pylist())
     outside, stay = [], []
     for video, start, stop in video_blocks(frames):
@@ -247,7 +248,7 @@ def _check_places(report: Report, data: Dataset) -> None:
             outside.append(f"{video}: {int((~inside).sum())} frames")
         elif row["role"] == "long" and inside.all() and rides[row["ride_id"]] == 1:
             stay.append(video)
-    report.add("error", "clips with frames outside their region", outside)
+    report.add("note" if published else "error", "clips with frames outside their region", outside)
     report.add("note", "long drives that never leave their first region", stay)
 
 
@@ -274,12 +275,16 @@ def _check_media(report: Report, data: Dataset, full: bool, progress: Callable[[
     short: list[str] = []
     damaged: list[str] = []
     sizes: dict[str, int] = {}
+    without = 0
     everything: list[tuple[str, Media]] = []
     for kind, table, prefix in (
         ("region", data.region_table, "image"), ("frame", data.frame_table, "image"),
         ("tile", data.frame_table, "tile"),
     ):  # fmt: skip
         for media in _media(table, prefix):
+            if kind == "tile" and not media.path:
+                without += 1
+                continue
             if not below(media.path):
                 astray.append(repr(media.path))
                 continue
@@ -304,6 +309,7 @@ def _check_media(report: Report, data: Dataset, full: bool, progress: Callable[[
             damaged.append(f"{media.path} at byte {media.offset}")
         progress(done, len(chosen))
     report.counts |= {"media files": len(sizes), "pictures": len(everything), "pictures decoded": len(chosen)}
+    report.add("note", "frames without a tile", ["frame"] * without)
     report.add("error", "pictures that are nowhere in the data set", astray)
     report.add("error", "missing files", missing)
     report.add("error", "files that are cut short", short)

@@ -7,6 +7,7 @@ regions/  frames/  tiles/  imagery/     media that the tables name
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
 from functools import cached_property
@@ -49,6 +50,16 @@ class Dataset:
         """All frames, the frames of a video together and in order."""
         return _read_table(self.root, "frames")
 
+    @cached_property
+    def contents(self) -> str:
+        """A short name for exactly these tables, to keep what is computed from them under: a data set that was made
+        again in another way has another one, whatever its manifest says."""
+        digest = hashlib.sha256(str(self.manifest.get("fingerprint", "")).encode())
+        for name in ("regions", "videos", "frames"):
+            with (self.root / f"{name}.parquet").open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+        return digest.hexdigest()[:16]
+
     def regions(self, split: str) -> list[RegionRow]:
         """The regions of a split, in the order of the table."""
         return [RegionRow(**row) for row in _of_split(self.region_table, split).to_pylist()]
@@ -86,6 +97,9 @@ class Dataset:
     def tile(self, media: Media, right_px: int = 0, down_px: int = 0, size: int | None = None) -> Image:
         """The tile around a frame, or the one so many pixels beside it, as far as the margin goes."""
         margin = self.tile_margin_px
+        if size is not None and margin:
+            own = int(self.manifest["config"]["tile_px"])
+            margin = round(margin * size / own)
         picture = self.picture(media, None if size is None else (size + 2 * margin,) * 2)
         if max(abs(right_px), abs(down_px)) > margin:
             raise ValueError(f"a tile moved by more than its margin of {margin} pixels")

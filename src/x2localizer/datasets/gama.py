@@ -32,7 +32,7 @@ from x2localizer.datasets.gama_lists import ZOOM, Lists, find_lists, read_lists
 from x2localizer.datasets.rides import linked
 from x2localizer.datasets.tables import FORMAT, FrameRow, RegionRow, Row, VideoRow, to_table, write_table
 from x2localizer.errors import DatasetError
-from x2localizer.files import only_writer, write_text
+from x2localizer.files import holds_other_files, only_writer, write_text
 from x2localizer.types import Position, Region
 
 N = 7
@@ -129,12 +129,15 @@ def prepare_gama(
     """Make a data set that links to the pictures of GAMa; gives what was found."""
     if not 0 < held_out <= 0.5:
         raise DatasetError(f"{held_out} of the ground cannot be held out.", "Give a share between 0 and 0.5.")
-    if out.exists() and any(out.iterdir()):
+    if holds_other_files(out):
         raise DatasetError(f"{out} holds other files.", "Choose a new folder with --out.")
     found = read_lists(lists or find_lists(gama, bdd))
     report = report_lists(found)
     with only_writer(out):
-        maker = _Maker(bdd, gama, out, report)
+        listed: dict[str, set[int]] = {}
+        for row in found.seconds:
+            listed.setdefault(row.video, set()).add(row.second)
+        maker = _Maker(bdd, gama, out, report, {video: len(seconds) for video, seconds in listed.items()})
         work = [("train", video) for video in found.train] + [("val", video) for video in found.val]
         for number, (side, video) in enumerate(work):
             maker.add(side, video, held_out)
@@ -171,8 +174,8 @@ def keyframe_numbers(frames: int) -> list[int]:
 class _Maker:
     """A data set on its way."""
 
-    def __init__(self, bdd: Path, gama: Path, out: Path, report: GamaReport) -> None:
-        self.bdd, self.gama, self.out, self.report = bdd, gama, out, report
+    def __init__(self, bdd: Path, gama: Path, out: Path, report: GamaReport, listed: dict[str, int]) -> None:
+        self.bdd, self.gama, self.out, self.report, self.listed = bdd, gama, out, report, listed
         self.rows: dict[str, list[Row]] = {"regions": [], "videos": [], "frames": []}
         self.counts: Counter[str] = Counter()
 
@@ -182,6 +185,8 @@ class _Maker:
         if not shots:
             self.report.note("videos without frames", video)
             return
+        if side == "val" and len(shots) < self.listed.get(video, 0):
+            self.report.note("val videos with fewer frames than the list has", f"{video} ({len(shots)})")
         picture = self._region_file(side, video)
         if picture is None:
             self.report.note("videos without a region", video)
@@ -272,6 +277,7 @@ class _Maker:
             )
         for name, target in (("frames", "Ground"), ("tiles", "Aerial"), ("regions", "GAMa")):
             if (self.gama / target).is_dir():
+                (self.out / name).unlink(missing_ok=True)
                 (self.out / name).symlink_to((self.gama / target).resolve(), target_is_directory=True)
         for name, rows in self.rows.items():
             write_table(self.out / f"{name}.parquet", to_table(name, rows))

@@ -24,13 +24,15 @@ from x2localizer.datasets.dataset import MANIFEST
 from x2localizer.datasets.media import write_pictures
 from x2localizer.datasets.tables import FORMAT, FrameRow, RegionRow, Row, VideoRow, to_table, write_table
 from x2localizer.errors import DatasetError
-from x2localizer.files import only_writer, write_text
+from x2localizer.files import holds_other_files, only_writer, write_text
 from x2localizer.sources.imagery import Imagery, open_imagery
 from x2localizer.sources.tracks import Track, read_track
 from x2localizer.sources.video import open_video
 from x2localizer.types import Frame, Position, Region
 
 NO_DATE = datetime(2000, 1, 1, tzinfo=UTC)
+AREA = 64
+"""Tiles along the side of an area."""
 COVERED = 0.5
 """A clip whose region holds less imagery is left out."""
 
@@ -76,7 +78,7 @@ def prepare_own(
     """Make a data set of drives below ``out``; gives what is in it."""
     if not drives or min(val, test) < 0 or val + test >= 1:
         raise DatasetError("There is nothing to train on.", "Give drives, and shares val and test below 1 together.")
-    if out.exists() and any(out.iterdir()):
+    if holds_other_files(out):
         raise DatasetError(f"{out} holds other files.", "Choose a new folder with --out.")
     with only_writer(out), open_imagery(imagery) as opened:
         maker = _Maker(opened, out, settings, zoom)
@@ -88,6 +90,11 @@ def prepare_own(
             progress(f"{drive.video}: cutting clips")
             maker.add(number, drive, split_of)
         return maker.finish(str(imagery), [drive.video for drive in drives])
+
+
+def _area(split: str, region: Region) -> str:
+    """Batches are drawn from few areas; an area is of one split, and some 4 km wide."""
+    return f"{split}-{region.x // AREA}-{region.y // AREA}"
 
 
 class _Maker:
@@ -175,7 +182,7 @@ class _Maker:
             (media,) = write_pictures(self.out, f"regions/{split}/{region_id}.jpg", [picture], s.jpeg_quality)
             middle = geo.region_centre(r)
             self.rows["regions"].append(
-                RegionRow(region_id, split, clip.ride_id, r.z, r.x, r.y, r.n, middle.lat_deg, middle.lon_deg,
+                RegionRow(region_id, split, _area(split, r), r.z, r.x, r.y, r.n, middle.lat_deg, middle.lon_deg,
                           media.path, 0, 0)
             )  # fmt: skip
         images = write_pictures(
@@ -196,7 +203,7 @@ class _Maker:
             )  # fmt: skip
         duration = clip.frames[-1].time_s - first
         self.rows["videos"].append(
-            VideoRow(clip.video_id, split, "clip", clip.ride_id, clip.ride_id, region_id, clip.start, duration,
+            VideoRow(clip.video_id, split, "clip", _area(split, r), clip.ride_id, region_id, clip.start, duration,
                      len(clip.frames), s.keyframes, None, None, None)
         )  # fmt: skip
         self.clips[split] += 1

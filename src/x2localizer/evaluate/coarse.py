@@ -45,9 +45,8 @@ def region_scores(
         s_tok = token_similarity(tokens, np.ascontiguousarray(regions.tokens[part]))
         s_f = fine_similarity(s_tok, tau_f) if {"s_f", "s_mix"} & set(kinds) else s_g
         found = {"s_g": s_g, "s_f": s_f, "s_mix": np.asarray((s_g + s_f) / 2, np.float32)}
-        if {"s_best", "s_all"} & set(kinds):
-            best = best_tiles(s_tok)
-            found |= {"s_best": best, "s_all": np.asarray((s_g + best) / 2, np.float32)}
+        if "s_best" in kinds:
+            found["s_best"] = best_tiles(s_tok)
         for kind in kinds:
             out[kind].append(found[kind])
     return {kind: np.concatenate(parts) for kind, parts in out.items()}

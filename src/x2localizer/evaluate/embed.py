@@ -86,6 +86,12 @@ class Embeddings:
         missing = [row.video_id for row in self.videos if row.region_id not in row_of]
         if missing:
             raise DatasetError(f"The region of {missing[0]} is not in the data set.", "Run `x2l check` on it.")
+        n = encoder.model.region_tiles
+        other = next((row.n for row in self.regions if row.n != n), n)
+        if other != n:
+            raise DatasetError(
+                f"Regions have {other} x {other} tiles, the model wants {n} x {n}.", "Use another model."
+            )
         self.region_of: Ints = np.array([row_of[row.region_id] for row in self.videos], np.int64)
 
     # Truth -----------------------------------------------------------------------------------------------------------
@@ -215,8 +221,7 @@ class Embeddings:
         self, name: str, shapes: list[tuple[int, ...]], chunks: Callable[[], Iterator[list[Codes]]]
     ) -> list[Codes]:
         """Arrays from disk, or made a chunk at a time and put there."""
-        data = str(self.data.manifest.get("fingerprint", "unknown"))
-        stem = self.work / f"{self.encoder.fingerprint}-{data}-{self.split}-{name}"
+        stem = self.work / f"{self.encoder.fingerprint}-{self.data.contents}-{self.split}-{name}"
         paths = [stem.with_name(f"{stem.name}-{k}.npy") for k in range(len(shapes))]
         if not all(path.is_file() for path in paths):
             stem.parent.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from x2localizer.encode import open_bundle
+from x2localizer.encode import open_bundle, shipped
 from x2localizer.errors import UserError
 from x2localizer.evaluate.embed import Encoder
 from x2localizer.evaluate.rankings import SUFFIXES
@@ -21,8 +21,7 @@ NAMES = {
 }  # fmt: skip
 # By which similarities it is ranked; the last is the one that finds its candidates.
 SIMILARITIES = {
-    "image": ("s_f", "s_best"), "full": ("s_best", "s_all", "s_g", "s_mix"),
-    "progressive": ("s_best", "s_all", "s_g", "s_mix"),
+    "image": ("s_f", "s_best"), "full": ("s_best", "s_g", "s_mix"), "progressive": ("s_best", "s_g", "s_mix"),
 }  # fmt: skip
 
 
@@ -36,6 +35,8 @@ class Entrant:
     encoder: Encoder | None
     parameters: int | None
     rankings: Path | None = None
+    tau_f: float = 0.01
+    """The temperature of s_f that it was trained with."""
 
 
 def entrants(name: str) -> list[Entrant]:
@@ -50,7 +51,7 @@ def entrants(name: str) -> list[Entrant]:
     found = [path / stage / "best.safetensors" for stage in STAGES if (path / stage / "best.safetensors").is_file()]
     if found:
         return [_of_checkpoint(path.name, file) for file in found]
-    if path.is_dir() and not (path / "bundle.json").is_file():
+    if shipped(name) is None and path.is_dir() and not (path / "bundle.json").is_file():
         raise UserError(f"{path} holds no checkpoint and is no bundle.", "Train one: x2l train --data DATA --out RUN")
     bundle = open_bundle(name)
     stage = str(bundle.training.get("stage", "progressive"))
@@ -72,7 +73,7 @@ def _of_checkpoint(run: str, path: Path) -> Entrant:
     stage = str(found.state.get("stage", "progressive"))
     encoder = CheckpointEncoder(found, adapt=stage != "image")
     model = NAMES[stage, found.settings.model.adapters]
-    return Entrant(run, model, SIMILARITIES[stage], encoder, encoder.parameters)
+    return Entrant(run, model, SIMILARITIES[stage], encoder, encoder.parameters, tau_f=encoder.tau_f)
 
 
 def latency_ms(encoder: Encoder, budget: int, times: int = 7) -> float:

@@ -28,15 +28,21 @@ DOUBT = 0.08
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TileGallery:
-    """Tiles ordered by region: codes (t, d), latitude and longitude (t, 2), and where each region's begin (r + 1,)."""
+    """Tiles ordered by region: codes (t, d), latitude and longitude (t, 2), where each region starts (r + 1,), and in a
+    map's grid a number for each tile, the same where regions share it (t,)."""
 
     codes: Codes
     places: Floats
     first: Ints
+    ids: Ints | None = None
 
     def of(self, regions: Ints) -> Ints:
-        """The rows of the tiles of some regions."""
-        return np.concatenate([np.arange(self.first[r], self.first[r + 1]) for r in regions])
+        """The rows of the tiles of some regions; a tile that several regions share counts once."""
+        rows = np.concatenate([np.arange(self.first[r], self.first[r + 1]) for r in regions])
+        if self.ids is None:
+            return rows
+        _, kept = np.unique(self.ids[rows], return_index=True)
+        return rows[np.sort(kept)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,7 +61,11 @@ def tile_gallery(seen: Embeddings, kind: GalleryKind) -> TileGallery:
         codes = seen.grid_codes
         r, m = codes.shape[:2]
         places = np.stack([grid_places(row) for row in seen.regions]).reshape(-1, 2)
-        return TileGallery(codes.reshape(r * m * m, -1), places, np.arange(r + 1) * m * m)
+        half = np.arange(m)
+        ids = np.stack([
+            (2 * row.y + half[:, None]) * (1 << row.zoom + 2) + (2 * row.x + half) for row in seen.regions
+        ])  # fmt: skip
+        return TileGallery(codes.reshape(r * m * m, -1), places, np.arange(r + 1) * m * m, ids.reshape(-1))
     region = np.repeat(seen.region_of, np.diff(seen.first_frame))
     there = ~np.isnan(seen.tile_codes[:, 0])
     order = np.flatnonzero(there)[np.argsort(region[there], kind="stable")]
@@ -73,6 +83,11 @@ def fine(seen: Embeddings, tiles: TileGallery, frames: list[Ints], candidates: l
     for v, (rows, regions) in enumerate(zip(frames, candidates, strict=True)):
         for part, chosen in _alike(rows, regions):
             gallery = tiles.of(chosen)
+            if not len(gallery):  # no frame of these regions has a tile
+                ranks.append(np.full(len(part), NEVER))
+                errors.append(np.full(len(part), np.inf))
+                video.append(np.full(len(part), v))
+                continue
             scores = np.asarray(seen.frame_codes[part] @ tiles.codes[gallery].T)
             away = distances_m(seen.places[part], tiles.places[gallery])
             ranks.append(right_ranks(scores, away <= geo.RIGHT_WITHIN_M))

@@ -115,20 +115,23 @@ def split_gallery(data: Dataset, split: str, bundle: Bundle, work: Path, report:
     """One gallery of the imagery of all areas of a split, made once for each bundle."""
     files = sorted((data.root / "imagery" / split).glob("*.tif"))
     if not files:
-        raise DatasetError(f"The data set has no imagery of its {split} split.", "Make one with the standard preset.")
-    address = work / f"{split}-{data.manifest.get('fingerprint', 'unknown')[:8]}-{bundle.fingerprint[:8]}"
+        raise DatasetError(
+            f"The data set has no imagery of its {split} split.",
+            f"Put GeoTIFFs of its ground into {data.root / 'imagery' / split}; data sets of towns have them.",
+        )
+    address = work / f"{split}-{data.contents[:8]}-{bundle.fingerprint[:8]}"
     for number, file in enumerate(files):
         report(f"indexing {file.name}, {number + 1} of {len(files)}")
         gallery = index(file, bundle, address)
     return gallery
 
 
-def ride_frames(data: Dataset, ride: Ride) -> Iterator[Frame]:
-    """The frames of a ride on its own clock."""
+def ride_frames(data: Dataset, ride: Ride, size: tuple[int, int] | None = None) -> Iterator[Frame]:
+    """The frames of a ride on its own clock, at a size (height, width)."""
     at = 0
     for video in ride.videos:
         for row in data.frames(video.video_id):
-            yield Frame(at, float(ride.times_s[at]), data.picture(row.image))
+            yield Frame(at, float(ride.times_s[at]), data.picture(row.image, size))
             at += 1
 
 
@@ -152,12 +155,15 @@ def run_arms(
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, list[Followed]]:
     """Every arm on every ride."""
-    searcher = Searcher.over(gallery, threads=bundle.threads, similarity=LocalizeSettings().similarity)
+    searchers = {
+        kind: Searcher.over(gallery, threads=bundle.threads, similarity=kind)
+        for kind in sorted({settings.similarity for settings in arms.values()})
+    }
     out: dict[str, list[Followed]] = {arm: [] for arm in arms}
     for number, ride in enumerate(rides):
-        frames = list(ride_frames(data, ride))
+        frames = list(ride_frames(data, ride, (bundle.model.frame_height, bundle.model.frame_width)))
         for arm, settings in arms.items():
-            localizer = Localizer(gallery, bundle, settings, searcher=searcher)
+            localizer = Localizer(gallery, bundle, settings, searcher=searchers[settings.similarity])
             out[arm].append(follow(localizer, iter(frames), ride.truth))
         progress(number + 1, len(rides))
     return out

@@ -71,10 +71,11 @@ def prefix_rows(
             continue
         seen = Embeddings(data, split, entrant.encoder, work, report)
         gallery = len(seen.regions)
+        budgets = [budget for budget in budgets if budget <= entrant.encoder.model.frames]
         found: dict[int, dict[str, Coarse]] = {}
         for budget in budgets:
             begin = None if starts is None else starts(seen, budget)
-            found[budget] = coarse(seen, budget, entrant.similarities, begin)
+            found[budget] = coarse(seen, budget, entrant.similarities, begin, entrant.tau_f)
         latency = {budget: latency_ms(entrant.encoder, budget) for budget in budgets}
         rows += [
             PrefixRow(
@@ -107,7 +108,9 @@ def score_parts(
         prefixes = seen.prefixes(budget)
         for v, video in enumerate(seen.videos):
             tokens = np.asarray(prefixes.tokens[v, : prefixes.lengths[v]])
-            scores = region_scores(np.asarray(prefixes.whole[v]), tokens, seen.region_codes, [kind])[kind]
+            scores = region_scores(np.asarray(prefixes.whole[v]), tokens, seen.region_codes, [kind], entrant.tau_f)[
+                kind
+            ]
             yield video.video_id, budget, items, scores
 
 
@@ -134,13 +137,14 @@ def fine_rows(
     for entrant in entrants:
         seen = _embeddings(entrant, data, split, work, report)
         kind = similarity or entrant.similarities[-1]
+        budgets = [budget for budget in budgets if budget <= seen.encoder.model.frames]
         frames = [np.arange(a, b) for a, b in zip(seen.first_frame[:-1], seen.first_frame[1:], strict=True)]
         for budget in budgets:
-            by_start = {0: coarse(seen, budget, [kind])[kind]}
+            by_start = {0: coarse(seen, budget, [kind], tau_f=entrant.tau_f)[kind]}
             for start, _ in windows(max(len(keys) for keys in seen.keyframes), budget, WINDOW_KEYFRAMES):
                 if start and start not in by_start:
                     last = np.array([len(keys) - 1 for keys in seen.keyframes])
-                    by_start[start] = coarse(seen, budget, [kind], np.minimum(start, last))[kind]
+                    by_start[start] = coarse(seen, budget, [kind], np.minimum(start, last), entrant.tau_f)[kind]
             gate = (by_start[0].top[:, :candidates] == seen.region_of[:, None]).any(1)
             for gallery in galleries:
                 tiles = tile_gallery(seen, gallery)
@@ -187,7 +191,7 @@ def random_start_rows(
         tiles = tile_gallery(seen, "gps")
         for budget in budgets:
             starts = drawn[budget] = random_starts(seen, budget)
-            found = coarse(seen, budget, [kind], starts)[kind]
+            found = coarse(seen, budget, [kind], starts, entrant.tau_f)[kind]
             frames = [
                 seen.first_frame[v] + np.array(keys[starts[v] :], np.int64) for v, keys in enumerate(seen.keyframes)
             ]

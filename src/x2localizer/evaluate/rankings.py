@@ -124,7 +124,8 @@ def _column(path: Path, batch: pa.RecordBatch, name: str, kind: pa.DataType) -> 
 def _batches(path: Path) -> Iterator[pa.RecordBatch]:
     try:
         if path.suffix == ".csv":
-            text = pv.ConvertOptions(column_types={"query": pa.string(), "item": pa.string()}, null_values=[""])
+            kinds = {"query": pa.string(), "item": pa.string(), "score": pa.float64(), "budget": pa.int64()}
+            text = pv.ConvertOptions(column_types=kinds, null_values=[""])
             with pv.open_csv(path, convert_options=text) as reader:
                 yield from reader
         else:

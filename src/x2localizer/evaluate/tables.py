@@ -92,7 +92,7 @@ def fine_cells(rows: Sequence[FineRow]) -> list[FineCell]:
     for row in rows:
         ranks, video = row.found.ranks, row.found.video
         hits = per_video(ranks <= 1, video)
-        quartiles = np.percentile(row.found.errors_m, (25, 50, 75))
+        quartiles = np.percentile(row.found.errors_m, (25, 50, 75), method="nearest")
         cells.append(
             FineCell(row.run, row.model, row.similarity, row.budget, row.gallery, row.refresh, recall_at(ranks, 1),
                      *bootstrap_interval(hits), recall_at(ranks, 5), recall_at(ranks, 10),

@@ -22,33 +22,39 @@ class CheckpointEncoder:
 
     def __init__(self, found: Checkpoint, *, adapt: bool = True) -> None:
         self.model: ModelSettings = found.settings.model
+        self.tau_f = found.settings.objective.tau_f
         self.fingerprint = found.fingerprint + ("" if adapt else "-phi")
         self._adapt = adapt and found.settings.model.adapters
+        self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self._towers = Model(found.settings.model).eval()
         load_weights(self._towers, found.tensors)
+        self._towers.to(self._device)
         used = [p for name, p in self._towers.named_parameters() if self._adapt or not is_adapter(name)]
         self.parameters = sum(parameter.numel() for parameter in used)
+
+    def _input(self, images: Bytes) -> torch.Tensor:
+        return to_input(images).to(self._device)
 
     @torch.no_grad()
     def encode_frames(self, images: Bytes) -> Codes:
         """phi of street frames: (n, h, w, 3) -> (n, d)."""
-        return _numpy(self._towers.ground(to_input(images)))
+        return _numpy(self._towers.ground(self._input(images)))
 
     @torch.no_grad()
     def encode_tiles(self, images: Bytes) -> Codes:
         """phi of aerial tiles: (n, t, t, 3) -> (n, d)."""
-        return _numpy(self._towers.aerial(to_input(images)))
+        return _numpy(self._towers.aerial(self._input(images)))
 
     @torch.no_grad()
     def encode_prefixes(self, images: Bytes) -> SetCode:
         """Phi of prefixes of one length: (b, s, h, w, 3)."""
         budget = images.shape[1]
-        return _set_code(self._towers.prefixes(to_input(images), [budget], adapt=self._adapt)[budget])
+        return _set_code(self._towers.prefixes(self._input(images), [budget], adapt=self._adapt)[budget])
 
     @torch.no_grad()
     def encode_regions(self, images: Bytes) -> SetCode:
         """Phi of regions, tiles row by row: (b, n n, t, t, 3)."""
-        return _set_code(self._towers.regions(to_input(images), adapt=self._adapt))
+        return _set_code(self._towers.regions(self._input(images), adapt=self._adapt))
 
 
 def _set_code(found: SetEmbedding) -> SetCode:

@@ -58,18 +58,15 @@ def embed_prefixes(model: Model, videos: Videos, budgets: list[int], *, adapt: b
 def similarities(
     query: SetEmbedding, gallery: Gallery, objective: ObjectiveSettings, chunk: int = 64
 ) -> dict[str, Tensor]:
-    """s_g, s_f, s_mix, the mean over frames of the best tile, and s_all (that beside s_g), each (q, n)."""
+    """s_g, s_f, s_mix and s_best, the mean over frames of the best tile, each (q, n)."""
     s_g = query.whole @ gallery.whole.t()
     fine, best = [], []
     for start in range(0, len(s_g), chunk):
         s_tok = token_similarity(query.tokens[start : start + chunk], gallery.tokens)
         fine.append(fine_similarity(s_tok, objective.tau_f))
         best.append(s_tok.amax(-1).mean(-1))
-    s_f, s_best = torch.cat(fine), torch.cat(best)
-    return {
-        "s_g": s_g, "s_f": s_f, "s_mix": mixed_similarity(s_g, s_f), "s_best": s_best,
-        "s_all": mixed_similarity(s_g, s_best),
-    }  # fmt: skip
+    s_f = torch.cat(fine)
+    return {"s_g": s_g, "s_f": s_f, "s_mix": mixed_similarity(s_g, s_f), "s_best": torch.cat(best)}
 
 
 def recalls(
@@ -90,8 +87,12 @@ def pair_recall(model: Model, videos: Videos) -> float:
     model.eval()
     frames, tiles = [], []
     for i in range(len(videos.videos)):
-        keys = videos.keyframes[i]
-        frames.append(model.ground(to_input(videos.frames(i, len(keys))).to(_device(model))))
+        there = [k for k, key in enumerate(videos.keyframes[i]) if key.tile_path]
+        if not there:
+            continue
+        seen = videos.frames(i, len(videos.keyframes[i]))[there]
+        frames.append(model.ground(to_input(seen).to(_device(model))))
+        keys = [videos.keyframes[i][k] for k in there]
         pictures = np.stack([videos.data.tile(key.tile, size=videos.model.tile_px) for key in keys])
         tiles.append(model.aerial(to_input(pictures).to(_device(model))))
     scores = torch.cat(frames) @ torch.cat(tiles).t()

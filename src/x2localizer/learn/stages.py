@@ -90,7 +90,7 @@ def full_stage(settings: TrainSettings, train: Videos, held_out: Videos) -> Stag
 def freeze(model: Model, train: Videos, folder: Path) -> Frozen:
     """What stage 3 keeps fixed: computed once, kept on disk under the fingerprints of the model and the data set."""
     weights = fingerprint_of(dict(model.state_dict()))
-    name = f"frozen-{weights}-{train.data.manifest.get('fingerprint', 'unknown')}.safetensors"
+    name = f"frozen-{weights}-{train.data.contents}.safetensors"
     device = next(model.parameters()).device
     path = folder / name
     if not path.is_file():

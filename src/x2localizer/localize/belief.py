@@ -50,6 +50,7 @@ class Belief:
     def carried_over(self, grid: TileGrid, regions: npt.NDArray[np.float64]) -> Belief:
         """The belief on new candidates: where they overlap old ones what was believed there counts on."""
         fresh = Belief(grid, regions, self.settings)
+        fresh.frames, fresh._recent = self.frames, self._recent
         if self.settings.matching == "frame":
             return fresh
         old: dict[tuple[int, int], float] = {}
@@ -67,7 +68,6 @@ class Belief:
                     if found is not None:
                         carried[i, row, column] = max(found, floor)
         fresh.log = _normalised(np.where(grid.valid, carried + fresh.log, -np.inf))
-        fresh.frames, fresh._recent = self.frames, self._recent
         return fresh
 
     def update(self, code: npt.NDArray[np.float32], seconds: float) -> Match:

@@ -84,7 +84,7 @@ def calibrate(
                 localizer = Localizer(gallery, bundle, LocalizeSettings(), prior=prior, searcher=searcher)
                 for frame, truth in zip(frames, found[1], strict=True):
                     fix = localizer.update(frame)
-                    if localizer.evidence is not None:
+                    if localizer.evidence is not None and fix.guess is not None:
                         rows[number % 2 == 0].append((localizer.evidence, is_right(fix, truth)))
     if not rows[True] or not rows[False]:
         raise UserError("There were too few drives to calibrate on.", "Give at least 2 --drives and other --towns.")

@@ -164,8 +164,7 @@ class Localizer:
         row = nearest_region(self.gallery.regions, self._guess, self._allowed)
         if row is None or row in hits.rows:
             return hits
-        rows = np.array([row], np.int64)
-        return hits.joined(rows, *self.searcher.scores(code, rows))
+        return hits.joined(self.searcher.look_at(code, np.array([row], np.int64)))
 
     def _fix(self, frame: Frame, match: Match, refreshed: bool) -> Fix:
         assert self._belief is not None
@@ -174,7 +173,7 @@ class Localizer:
         confidence = self._confidence.probability(self.evidence)
         sure = confidence >= self._confidence.threshold
         self._guess = self._belief.grid.place(match.candidate, match.row, match.column)
-        early = self._searches < len(self._window) or self._belief.frames < self._confidence.least_frames
+        early = self._searches < (self._window.maxlen or 1) or self._belief.frames < self._confidence.least_frames
         return Fix(
             frame.index, frame.time_s, "tracking" if sure else "locating" if early else "lost",
             self._guess, confidence, match.similarity,

@@ -1,11 +1,11 @@
-"""The best regions for a prefix by s_mix or s_all: plain, and fast with a proof.
+"""The best regions for a prefix by s_mix or s_best: plain, and fast with a proof.
 
 The fast search rests on two facts. A softmax-weighted mean is at most its maximum, so s_f is at most the best
-frame-tile similarity, and s_mix at most (s_g + that) / 2; s_all, which takes the mean over frames of the best tile, is
-(s_g + that mean) / 2 itself. And tokens kept in 8 bits give each frame's best similarity up to an error that the
-Cauchy-Schwarz inequality bounds. So every region has an upper bound at a fraction of the cost; the exact similarity is
-worked out for the regions with the highest bounds, until no bound that is left reaches the K-th best. Then the top K is
-exactly that of the plain search: the answer is certified.
+frame-tile similarity, and s_mix at most (s_g + that) / 2; s_best is the mean over frames of the best tile. And tokens
+kept in 8 bits give each frame's best similarity up to an error that the Cauchy-Schwarz inequality bounds. So every
+region has an upper bound at a fraction of the cost; the exact similarity is worked out for the regions with the highest
+bounds, until no bound that is left reaches the K-th best. Then the top K is exactly that of the plain search: the
+answer is certified.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from x2localizer.gallery.store import Gallery
 from x2localizer.search.similarity import Bools, Codes, best_tiles, fine_similarity, token_similarity
 
 Rows = npt.NDArray[np.int64]
-Similarity = Literal["s_mix", "s_all"]
+Similarity = Literal["s_mix", "s_best"]
 ROUNDING = 1e-5
 """Bounds are worked out in float32: so much is added, which is a hundred times their rounding."""
 ZERO = 128
@@ -36,9 +36,9 @@ ZERO = 128
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hits:
-    """The best regions, best first: rows in the gallery, their similarity, and its two halves, all (k,).
+    """The best regions, best first: rows in the gallery, their similarity, and what it is made of, all (k,).
 
-    ``fine`` is s_f, or for s_all the mean over frames of the best tile. ``certified``: no other region of those that
+    ``fine`` is s_f, or the mean over frames of the best tile. ``certified``: no other region of those that
     were allowed can be better. ``examined`` counts exact comparisons.
     """
 
@@ -55,11 +55,11 @@ class Hits:
             self.rows[which], self.score[which], self.s_g[which], self.fine[which], self.certified, self.examined
         )
 
-    def joined(self, rows: Rows, s_g: Codes, fine: Codes) -> Hits:
-        """With more regions at the end."""
+    def joined(self, other: Hits) -> Hits:
+        """With other regions at the end."""
         return Hits(
-            np.append(self.rows, rows), np.append(self.score, (s_g + fine) / 2), np.append(self.s_g, s_g),
-            np.append(self.fine, fine), self.certified, self.examined,
+            np.append(self.rows, other.rows), np.append(self.score, other.score), np.append(self.s_g, other.s_g),
+            np.append(self.fine, other.fine), self.certified, self.examined,
         )  # fmt: skip
 
 
@@ -130,14 +130,28 @@ class Searcher:
         """Memory per region that every search needs."""
         return int(self.whole.shape[1] * 4 + self.small.values[0].nbytes + 8 + self.valid.shape[1])
 
+    def mixed(self, s_g: Codes, fine: Codes) -> Codes:
+        """The similarity from its parts."""
+        return np.asarray(fine if self.similarity == "s_best" else (s_g + fine) / 2, np.float32)
+
+    def look_at(self, prefix: SetCode, rows: Rows) -> Hits:
+        """Some regions, in their order."""
+        s_g, fine = self.scores(prefix, rows)
+        return Hits(rows, self.mixed(s_g, fine), s_g, fine, True, len(rows))
+
+    def _best(self, rows: Rows, s_g: Codes, fine: Codes, k: int, *, certified: bool) -> Hits:
+        score = self.mixed(s_g, fine)
+        order = np.lexsort((rows, -score))[:k]
+        return Hits(rows[order], score[order], s_g[order], fine[order], certified, len(rows))
+
     # Plain -----------------------------------------------------------------------------------------------------------
 
     def scores(self, prefix: SetCode, rows: Rows) -> tuple[Codes, Codes]:
-        """Both halves of the similarity of some regions, exactly: (m,) each."""
+        """s_g and the fine part of some regions, exactly: (m,) each."""
         s_g = self.whole[rows] @ prefix.whole[0]
         s_tok = token_similarity(prefix.tokens[0], self._read(rows))
         valid = None if self.valid[rows].all() else self.valid[rows]
-        if self.similarity == "s_all":
+        if self.similarity == "s_best":
             return s_g, best_tiles(s_tok, valid)
         return s_g, fine_similarity(s_tok, self.temperature, valid)
 
@@ -148,38 +162,38 @@ class Searcher:
         if not found:
             return _nothing()
         s_g, s_f = (np.concatenate([pair[i] for pair in found]) for i in (0, 1))
-        return _best(rows, s_g, s_f, k, certified=True)
+        return self._best(rows, s_g, s_f, k, certified=True)
 
     # Fast ------------------------------------------------------------------------------------------------------------
 
     def search(self, prefix: SetCode, k: int = 10, allowed: Bools | None = None, most: int = 4096) -> Hits:
         """The best k regions, as ``plain`` finds them; not certified if that would take over ``most`` comparisons."""
         rows = np.arange(len(self.whole)) if allowed is None else np.flatnonzero(allowed)
-        if len(rows) <= 4 * k:
+        if len(rows) <= 4 * k or 4 * k > most:
             return self.plain(prefix, k, allowed)
-        bound = (self.whole[rows] @ prefix.whole[0] + self._fine_bound(prefix.tokens[0], rows)) / 2 + ROUNDING
+        bound = self.mixed(self.whole[rows] @ prefix.whole[0], self._fine_bound(prefix.tokens[0], rows)) + ROUNDING
         order = np.argsort(-bound, kind="stable")
         taken = np.zeros(0, np.int64)
         s_g, s_f = np.zeros(0, np.float32), np.zeros(0, np.float32)
         start, size = 0, 4 * k
         while start < len(order):
             if len(taken) >= k:
-                threshold = np.partition((s_g + s_f) / 2, -k)[-k]
+                threshold = np.partition(self.mixed(s_g, s_f), -k)[-k]
                 reach = int((bound[order[start:]] >= threshold).sum())
                 if reach == 0:
                     break
                 size = min(size, reach)
             if start + size > most:
-                return _best(rows[taken], s_g, s_f, k, certified=False)
+                return self._best(rows[taken], s_g, s_f, k, certified=False)
             part = order[start : start + size]
             more_g, more_f = self.scores(prefix, rows[part])
             taken, s_g, s_f = np.append(taken, part), np.append(s_g, more_g), np.append(s_f, more_f)
             start += size
             size = 256
-        return _best(rows[taken], s_g, s_f, k, certified=True)
+        return self._best(rows[taken], s_g, s_f, k, certified=True)
 
     def _fine_bound(self, frames: Codes, rows: Rows, chunk: int = 2048) -> Codes:
-        """An upper bound of the fine half of each region: of its best frame-tile similarity, or of the frames' mean."""
+        """An upper bound of the fine part of each region: of its best frame-tile similarity, or of the frames' mean."""
         step = np.maximum(np.abs(frames).max(1), 1e-12) / 63.0  # 7 bits: the sums of older CPUs would overflow with 8
         query = np.rint(frames / step[:, None]).astype(np.int8)  # (k, d)
         rounded = query * step[:, None]
@@ -198,7 +212,7 @@ class Searcher:
             best = whole.reshape(len(part), per, -1).max(1) - zero  # (m, k)
             near = best * step * self.small.scale[chosen, None]
             bound = near + off + length * self.small.slack[chosen, None]  # (m, k)
-            out[part] = bound.mean(1) if self.similarity == "s_all" else bound.max(1)
+            out[part] = bound.mean(1) if self.similarity == "s_best" else bound.max(1)
         return out
 
 
@@ -219,12 +233,6 @@ def _product(threads: int) -> ort.InferenceSession:
     options.log_severity_level = 3
     graph = (resources.files("x2localizer") / "search" / "product.onnx").read_bytes()
     return ort.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
-
-
-def _best(rows: Rows, s_g: Codes, s_f: Codes, k: int, *, certified: bool) -> Hits:
-    score: Codes = np.asarray((s_g + s_f) / 2, np.float32)
-    order = np.lexsort((rows, -score))[:k]
-    return Hits(rows[order], score[order], s_g[order], s_f[order], certified, len(rows))
 
 
 def _nothing() -> Hits:
