@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -99,14 +100,14 @@ def test_a_checkpoint_and_its_bundle_are_scored_alike(data: Dataset, tiny_bundle
         tiny_bundle.encode_frames(frames), by_checkpoint.encoder.encode_frames(frames), atol=1e-5
     )
     cells = prefix_cells(rows, gallery)
-    assert len(cells) == 8
+    assert len(cells) == 12
     for cell in cells:
         assert cell.r1_low <= cell.r1 <= cell.r1_high
         assert cell.r1 <= cell.r5 <= cell.r10
         assert cell.geo_r1 is not None
         assert cell.params_m is not None
         assert cell.latency_ms is not None
-    assert prefix_text(cells).count("\n") == 9
+    assert prefix_text(cells).count("\n") == 13
 
 
 class Counting:
@@ -147,6 +148,16 @@ def test_embeddings_are_computed_once_for_a_model_and_a_data_set(
     encoder.fingerprint = "another"
     fine_rows([entrant], data, "val", tmp_path, _quiet, budgets=(2,), galleries=("gps",))
     assert encoder.calls == 2 * made
+
+
+def test_half_stride_ranks_equal_a_naive_loop(seen: Embeddings) -> None:
+    found = coarse(seen, 2, ["s_half"])["s_half"]
+    for v in range(len(seen.videos)):
+        frames = [seen.frame_codes[seen.first_frame[v] + k] for k in seen.keyframes[v][:2]]
+        scores = [np.mean([(seen.grid_codes[r] @ code).max() for code in frames]) for r in range(len(seen.regions))]
+        own = scores[int(seen.region_of[v])]
+        if min(abs(s - own) for r, s in enumerate(scores) if r != seen.region_of[v]) > 1e-5:
+            assert found.ranks[v] == 1 + sum(score > own for score in scores)
 
 
 @pytest.mark.parametrize("kind", ["gps", "grid"])
@@ -277,7 +288,8 @@ def test_a_video_with_fewer_keyframes_than_the_budget_is_seen_whole(
 
 
 def test_rankings_of_a_model_are_scored_as_the_model(data: Dataset, tiny_bundle: Bundle, tmp_path: Path) -> None:
-    (entrant,) = entrants(str(tiny_bundle.root))
+    (whole,) = entrants(str(tiny_bundle.root))
+    entrant = replace(whole, similarities=("s_g", "s_mix"))
     path = tmp_path / "ours.parquet"
     write_rankings(path, score_parts(entrant, data, "test", tmp_path / "work"))
     pv.write_csv(pq.read_table(path), tmp_path / "ours.csv")

@@ -79,7 +79,7 @@ def _case(
 @settings(max_examples=40)
 @given(
     seed=st.integers(0, 1000), r=st.integers(1, 300), k=st.integers(1, 8), top=st.sampled_from([1, 5, 10]),
-    spread=st.sampled_from([0.05, 0.5, 3.0]), some=st.booleans(), similarity=st.sampled_from(["s_mix", "s_best"]),
+    spread=st.sampled_from([0.05, 0.5, 3.0]), some=st.booleans(), similarity=st.sampled_from(["s_mix", "s_half"]),
 )  # fmt: skip
 def test_the_fast_search_finds_what_the_plain_one_finds(
     seed: int, r: int, k: int, top: int, spread: float, some: bool, similarity: Similarity

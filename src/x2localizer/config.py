@@ -198,9 +198,9 @@ class LocalizeSettings(Settings):
     """A new window starts that often."""
     budget: int = Field(8, ge=1)
     """Keyframes of a window, tau of the paper."""
-    similarity: Literal["s_mix", "s_best"] = "s_mix"
-    """How regions are ranked: s_mix of the paper, in which the best frame decides, or s_best, the mean over frames of
-    the best tile, which asks every frame."""
+    similarity: Literal["s_mix", "s_half"] = "s_half"
+    """How regions are ranked: s_mix of the paper, by Phi, in which the best frame decides; or s_half, by phi, the mean
+    over frames of the best tile at half stride, which asks every frame and encodes none again."""
     candidates: int = Field(10, ge=1)
     """K_c: regions whose tiles a frame is matched with."""
     matching: Literal["path", "frame"] = "path"

@@ -56,12 +56,21 @@ def coarse(
     seen: Embeddings, budget: int, kinds: Sequence[str], starts: Ints | None = None, tau_f: float = 0.01
 ) -> dict[str, Coarse]:
     """Ranks of all videos by each similarity."""
-    prefixes, regions = seen.prefixes(budget, starts), _in_memory(seen.region_codes)
+    plain = [kind for kind in kinds if kind != "s_half"]
+    regions = _in_memory(seen.region_codes)
+    prefixes = seen.prefixes(budget, starts) if plain else None
+    frames = prefix_frames(seen, budget, starts)
+    halves = _half_tokens(seen) if "s_half" in kinds else None
     holds = regions_that_hold(seen, end_frames(seen, budget, starts))
     ranks: dict[str, list[tuple[int, int, Ints]]] = {kind: [] for kind in kinds}
     for video in range(len(seen.videos)):
-        whole, tokens = _one(prefixes, video)
-        for kind, scores in region_scores(whole, tokens, regions, kinds, tau_f).items():
+        found: dict[str, Codes] = {}
+        if prefixes is not None:
+            found |= region_scores(*_one(prefixes, video), regions, plain, tau_f)
+        if halves is not None:
+            tokens = np.asarray(seen.frame_codes[frames[video]])
+            found |= {"s_half": region_scores(tokens[0], tokens, halves, ["s_best"])["s_best"]}
+        for kind, scores in found.items():
             rank = int(ranks_of(scores[None], seen.region_of[video : video + 1])[0])
             ranks[kind].append((rank, first_rank(scores, holds[video]), best_rows(scores, KEPT)))
     return {
@@ -84,12 +93,18 @@ def first_rank(scores: Codes, right: npt.NDArray[np.bool_]) -> int:
     return 1 + int((scores[~right] >= scores[right].max()).sum())
 
 
+def prefix_frames(seen: Embeddings, budget: int, starts: Ints | None = None) -> list[Ints]:
+    """The frames of each video's prefix, as rows of all frames."""
+    begin = np.zeros(len(seen.videos), np.int64) if starts is None else starts
+    return [
+        seen.first_frame[v] + np.array(keys[begin[v] : begin[v] + budget], np.int64)
+        for v, keys in enumerate(seen.keyframes)
+    ]
+
+
 def end_frames(seen: Embeddings, budget: int, starts: Ints | None = None) -> Ints:
     """The last frame of each video's prefix, as a row of ``places``."""
-    begin = np.zeros(len(seen.videos), np.int64) if starts is None else starts
-    return np.array([
-        seen.first_frame[v] + keys[min(int(begin[v]) + budget, len(keys)) - 1] for v, keys in enumerate(seen.keyframes)
-    ])  # fmt: skip
+    return np.array([rows[-1] for rows in prefix_frames(seen, budget, starts)])
 
 
 def regions_that_hold(seen: Embeddings, frames: Ints) -> npt.NDArray[np.bool_]:
@@ -100,6 +115,14 @@ def regions_that_hold(seen: Embeddings, frames: Ints) -> npt.NDArray[np.bool_]:
 
 def _one(prefixes: Prefixes, video: int) -> tuple[Codes, Codes]:
     return np.asarray(prefixes.whole[video]), np.asarray(prefixes.tokens[video, : prefixes.lengths[video]])
+
+
+def _half_tokens(seen: Embeddings) -> SetCode:
+    """phi of the regions' tiles at half stride, as tokens."""
+    codes = seen.grid_codes
+    return _in_memory(
+        SetCode(np.zeros((len(codes), codes.shape[-1]), np.float32), codes.reshape(len(codes), -1, codes.shape[-1]))
+    )
 
 
 def _in_memory(codes: SetCode) -> SetCode:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from x2localizer import geo
 from x2localizer.config import LocalizeSettings
-from x2localizer.localize.candidates import TileGrid
+from x2localizer.gallery.tiles import TileGrid
 
 Floats = npt.NDArray[np.float64]
 

@@ -18,13 +18,14 @@ from x2localizer import geo
 from x2localizer.config import LocalizeSettings
 from x2localizer.encode import Bundle, SetCode
 from x2localizer.gallery.store import Gallery
+from x2localizer.gallery.tiles import TileReader
 from x2localizer.localize.belief import Belief, Match
-from x2localizer.localize.candidates import TileReader
 from x2localizer.localize.confidence import Confidence, Evidence
 from x2localizer.localize.frames import FrameGate
 from x2localizer.search import Hits, Prior, Searcher, nearest_region
 from x2localizer.types import Candidate, Fix, Frame, Image, Position, Region
 
+Codes = npt.NDArray[np.float32]
 SEARCHED_PER_CANDIDATE = 6
 OVERLAP = 0.4
 """A region of which a better one covers more is not a candidate of its own."""
@@ -73,7 +74,7 @@ class Localizer:
         self._restart()
 
     def _restart(self) -> None:
-        self._window: deque[Image] = deque(maxlen=min(self.settings.budget, self.bundle.model.frames))
+        self._window: deque[tuple[Image, Codes]] = deque(maxlen=min(self.settings.budget, self.bundle.model.frames))
         self._keyframe_s: float | None = None
         self._searched_s: float | None = None
         self._searches = 0
@@ -108,9 +109,10 @@ class Localizer:
         is_keyframe = (
             self._keyframe_s is None or frame.time_s - self._keyframe_s >= self.settings.keyframe_spacing_s - 1e-3
         )
+        code = self.bundle.encode_frames(frame.image[None])[0]
         if is_keyframe:
             self._keyframe_s = frame.time_s
-            self._window.append(frame.image)
+            self._window.append((frame.image, code))
         refreshed = is_keyframe and self._due(frame.time_s)
         if refreshed:
             self._search(frame.time_s)
@@ -118,7 +120,6 @@ class Localizer:
         self._last_s = frame.time_s
         if self._belief is None or self._hits is None:
             return Fix(frame.index, frame.time_s, "lost")
-        code = self.bundle.encode_frames(frame.image[None])[0]
         match = self._belief.update(code, seconds)
         grid = self._belief.grid
         self.view = View(
@@ -136,7 +137,7 @@ class Localizer:
 
     def _search(self, time_s: float) -> None:
         """The best regions for the window, and the belief on their tiles."""
-        code = self.bundle.encode_prefixes(np.stack(self._window)[None])
+        code = self._window_code()
         # Regions of a gallery overlap: more are searched than are kept, so that the kept ones are different places.
         hits = self.searcher.search(code, SEARCHED_PER_CANDIDATE * self.settings.candidates, self._allowed)
         self._searches += 1
@@ -156,6 +157,13 @@ class Localizer:
         )
         self._hits = hits
         self._candidates = tuple(Candidate(r, float(s)) for r, s in zip(regions, hits.score, strict=True))
+
+    def _window_code(self) -> SetCode:
+        """The window as the searcher wants it: Phi of its keyframes, or phi of each, which is known already."""
+        if self.searcher.similarity == "s_half":
+            tokens = np.stack([code for _, code in self._window])[None]
+            return SetCode(tokens[:, 0], tokens)
+        return self.bundle.encode_prefixes(np.stack([image for image, _ in self._window])[None])
 
     def _with_own_region(self, code: SetCode, hits: Hits) -> Hits:
         """The hits and, where the path is followed, the region around the last guess: a path goes on where it was."""

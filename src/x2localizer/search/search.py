@@ -1,7 +1,7 @@
-"""The best regions for a prefix by s_mix or s_best: plain, and fast with a proof.
+"""The best regions for a prefix by s_mix or s_half: plain, and fast with a proof.
 
 The fast search rests on two facts. A softmax-weighted mean is at most its maximum, so s_f is at most the best
-frame-tile similarity, and s_mix at most (s_g + that) / 2; s_best is the mean over frames of the best tile. And tokens
+frame-tile similarity, and s_mix at most (s_g + that) / 2; s_half is the mean over frames of the best tile. And tokens
 kept in 8 bits give each frame's best similarity up to an error that the Cauchy-Schwarz inequality bounds. So every
 region has an upper bound at a fraction of the cost; the exact similarity is worked out for the regions with the highest
 bounds, until no bound that is left reaches the K-th best. Then the top K is exactly that of the plain search: the
@@ -24,10 +24,11 @@ import onnxruntime as ort
 from x2localizer.encode import SetCode
 from x2localizer.errors import GalleryError
 from x2localizer.gallery.store import Gallery
+from x2localizer.gallery.tiles import TileReader
 from x2localizer.search.similarity import Bools, Codes, best_tiles, fine_similarity, token_similarity
 
 Rows = npt.NDArray[np.int64]
-Similarity = Literal["s_mix", "s_best"]
+Similarity = Literal["s_mix", "s_half"]
 ROUNDING = 1e-5
 """Bounds are worked out in float32: so much is added, which is a hundred times their rounding."""
 ZERO = 128
@@ -75,6 +76,9 @@ class Bytes:
 class Searcher:
     """Searches one gallery. Embeddings of regions and their tokens in 8 bits are kept in memory.
 
+    s_mix compares Phi of the prefix with Phi of the regions. s_half compares phi of the frames with phi of the regions'
+    tiles at half stride: the prefix's ``tokens`` are then phi of its frames, and its ``whole`` is not looked at.
+
     Full tokens are kept too if they take at most ``memory_mb``; else those of the best regions are read when needed.
     """
 
@@ -101,20 +105,30 @@ class Searcher:
         table = gallery.regions
         if not len(table):
             raise GalleryError(f"The gallery {gallery.address} holds no region.", "Index larger imagery.")
-        per, d = gallery.about.n**2, gallery.about.dim
+        half = similarity == "s_half"
+        per, d = (2 * gallery.about.n - 1) ** 2 if half else gallery.about.n**2, gallery.about.dim
         keep = len(table) * per * d * 4 <= memory_mb << 20
         full = np.empty((len(table), per, d), np.float32) if keep else None
         parts = Bytes(
             np.empty((len(table), per, d), np.uint8), np.empty(len(table), np.float32), np.empty(len(table), np.float32)
         )
-        for ids, tokens in gallery.token_parts():
-            rows = np.searchsorted(table.ids, ids)
+        valid = np.empty((len(table), per), np.bool_)
+        tiles = TileReader(gallery)
+        for rows, tokens, held in _half_parts(gallery, tiles) if half else _token_parts(gallery):
             small = to_bytes(tokens)
             parts.values[rows], parts.scale[rows], parts.slack[rows] = small.values, small.scale, small.slack
+            valid[rows] = held
             if full is not None:
                 full[rows] = tokens
-        read = (lambda rows: gallery.tokens(table.ids[rows])) if full is None else (lambda rows: full[rows])
-        return cls(table.whole, table.valid, read, parts, temperature, threads, similarity)
+
+        def read(rows: Rows) -> Codes:
+            if full is not None:
+                return full[rows]
+            if half:
+                return _half_tiles(gallery, tiles, rows)[0]
+            return gallery.tokens(table.ids[rows])
+
+        return cls(table.whole, valid, read, parts, temperature, threads, similarity)
 
     @classmethod
     def of_arrays(
@@ -132,7 +146,7 @@ class Searcher:
 
     def mixed(self, s_g: Codes, fine: Codes) -> Codes:
         """The similarity from its parts."""
-        return np.asarray(fine if self.similarity == "s_best" else (s_g + fine) / 2, np.float32)
+        return np.asarray(fine if self.similarity == "s_half" else (s_g + fine) / 2, np.float32)
 
     def look_at(self, prefix: SetCode, rows: Rows) -> Hits:
         """Some regions, in their order."""
@@ -148,11 +162,11 @@ class Searcher:
 
     def scores(self, prefix: SetCode, rows: Rows) -> tuple[Codes, Codes]:
         """s_g and the fine part of some regions, exactly: (m,) each."""
-        s_g = self.whole[rows] @ prefix.whole[0]
         s_tok = token_similarity(prefix.tokens[0], self._read(rows))
         valid = None if self.valid[rows].all() else self.valid[rows]
-        if self.similarity == "s_best":
-            return s_g, best_tiles(s_tok, valid)
+        if self.similarity == "s_half":
+            return np.zeros(len(rows), np.float32), best_tiles(s_tok, valid)
+        s_g = self.whole[rows] @ prefix.whole[0]
         return s_g, fine_similarity(s_tok, self.temperature, valid)
 
     def plain(self, prefix: SetCode, k: int = 10, allowed: Bools | None = None, chunk: int = 256) -> Hits:
@@ -171,7 +185,8 @@ class Searcher:
         rows = np.arange(len(self.whole)) if allowed is None else np.flatnonzero(allowed)
         if len(rows) <= 4 * k or 4 * k > most:
             return self.plain(prefix, k, allowed)
-        bound = self.mixed(self.whole[rows] @ prefix.whole[0], self._fine_bound(prefix.tokens[0], rows)) + ROUNDING
+        s_g = 0.0 if self.similarity == "s_half" else self.whole[rows] @ prefix.whole[0]
+        bound = self.mixed(np.asarray(s_g, np.float32), self._fine_bound(prefix.tokens[0], rows)) + ROUNDING
         order = np.argsort(-bound, kind="stable")
         taken = np.zeros(0, np.int64)
         s_g, s_f = np.zeros(0, np.float32), np.zeros(0, np.float32)
@@ -212,8 +227,27 @@ class Searcher:
             best = whole.reshape(len(part), per, -1).max(1) - zero  # (m, k)
             near = best * step * self.small.scale[chosen, None]
             bound = near + off + length * self.small.slack[chosen, None]  # (m, k)
-            out[part] = bound.mean(1) if self.similarity == "s_best" else bound.max(1)
+            out[part] = bound.mean(1) if self.similarity == "s_half" else bound.max(1)
         return out
+
+
+def _token_parts(gallery: Gallery) -> Iterator[tuple[Rows, Codes, Bools]]:
+    """Phi of the regions' tiles, some regions at a time: rows, tokens (m, n n, d), which hold data."""
+    table = gallery.regions
+    for ids, tokens in gallery.token_parts():
+        rows = np.searchsorted(table.ids, ids)
+        yield rows, tokens, table.valid[rows]
+
+
+def _half_parts(gallery: Gallery, tiles: TileReader) -> Iterator[tuple[Rows, Codes, Bools]]:
+    """phi of the regions' tiles at half stride, some regions at a time."""
+    for rows in _chunks(np.arange(len(gallery.regions)), 64):
+        yield rows, *_half_tiles(gallery, tiles, rows)
+
+
+def _half_tiles(gallery: Gallery, tiles: TileReader, rows: Rows) -> tuple[Codes, Bools]:
+    grid = tiles.grid([gallery.regions.region(int(row)) for row in rows])
+    return grid.codes.reshape(len(rows), -1, gallery.about.dim), grid.valid.reshape(len(rows), -1)
 
 
 def to_bytes(tokens: Codes) -> Bytes:

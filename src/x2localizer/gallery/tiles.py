@@ -1,6 +1,6 @@
-"""The tiles of the candidate regions: what a frame is matched with.
+"""The tiles of regions, read from a gallery: what a frame is matched with.
 
-Each candidate region is a grid of tiles at half stride, (2 n - 1) x (2 n - 1). Blocks of tiles are read from the
+Each region is a grid of tiles at half stride, (2 n - 1) x (2 n - 1). Blocks of tiles are read from the
 gallery once and kept, the least recently used go first.
 """
 
@@ -24,7 +24,7 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TileGrid:
-    """Tiles of the candidates: codes (c, m, m, d) and which hold data (c, m, m), with m = 2 n - 1."""
+    """Tiles of some regions: codes (c, m, m, d) and which hold data (c, m, m), with m = 2 n - 1."""
 
     regions: tuple[Region, ...]
     codes: Codes
