@@ -18,7 +18,7 @@ from x2localizer.encode import Bundle, SetCode, open_bundle
 from x2localizer.errors import BundleError, UserError
 from x2localizer.gallery import Gallery, index
 from x2localizer.localize import Localizer
-from x2localizer.localize.belief import _reachable
+from x2localizer.localize.belief import moved, step_kernels
 from x2localizer.localize.calibrate import calibrate
 from x2localizer.localize.confidence import Confidence, choose_threshold, fit, reliability
 from x2localizer.localize.summary import summarize
@@ -201,14 +201,39 @@ def test_frames_of_another_size_are_refused(gallery: Gallery, bundle: Bundle) ->
         Localizer(gallery, bundle).update(Frame(0, 0.0, np.zeros((10, 10, 3), np.uint8)))
 
 
-def test_reachable_is_the_best_of_the_neighbourhood() -> None:
-    rng = np.random.default_rng(0)
-    log = rng.normal(size=(2, 7, 7))
-    for cells in (1, 2, 6):
-        found = _reachable(log, cells)
-        for c, r, k in np.ndindex(2, 7, 7):
-            window = log[c, max(0, r - cells) : r + cells + 1, max(0, k - cells) : k + cells + 1]
-            assert found[c, r, k] == window.max()
+def test_belief_moves_as_a_naive_loop_says() -> None:
+    rng = np.random.default_rng(4)
+    mass = rng.uniform(size=(8, 2, 5, 5))
+    kernels, turning = step_kernels(29.0), 0.12
+    expected = np.zeros_like(mass)
+    for h in range(8):
+        turned = (1 - turning) * mass[h] + turning / 2 * (mass[(h - 1) % 8] + mass[(h + 1) % 8])
+        for c in range(2):
+            for row in range(5):
+                for column in range(5):
+                    for dr in (-1, 0, 1):
+                        for dc in (-1, 0, 1):
+                            if 0 <= row + dr < 5 and 0 <= column + dc < 5:
+                                share = kernels[h, dr + 1, dc + 1] * turned[c, row, column]
+                                expected[h, c, row + dr, column + dc] += share
+    np.testing.assert_allclose(moved(mass, 29.0, turning), expected)
+
+
+def test_a_second_takes_the_camera_along_its_heading() -> None:
+    kernels = step_kernels(29.0)
+    np.testing.assert_allclose(kernels.sum((1, 2)), 1.0)
+    offset = np.arange(-1, 2)
+    for heading, (down, right) in enumerate([(-1, 0), (-1, 1), (0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1)]):
+        mean = ((kernels[heading].sum(1) * offset).sum(), (kernels[heading].sum(0) * offset).sum())
+        far = np.hypot(*mean) * 29.0
+        assert far == pytest.approx(0.3 * 7 + 0.5 * 12, abs=0.01)
+        assert mean[0] * down + mean[1] * right == pytest.approx(far / 29.0 * np.hypot(down, right))
+    start = np.zeros((8, 1, 13, 13))
+    start[0, 0, 10, 6] = 1.0
+    for _ in range(10):
+        start = moved(start, 29.0)
+    rows = (start.sum((0, 1, 3)) * np.arange(13)).sum() / start.sum()
+    assert 7.0 < rows < 9.0  # 80 m to the north, less for turns
 
 
 def test_confidence_is_fitted_to_what_happened() -> None:

@@ -205,12 +205,13 @@ class LocalizeSettings(Settings):
     """K_c: regions whose tiles a frame is matched with."""
     matching: Literal["path", "frame"] = "path"
     """frame: the best tile of each frame by itself, as in the paper; path: tiles must be reachable from each other."""
-    max_speed_m_per_s: float = Field(30.0, gt=0)
-    sharpness: float = Field(12.0, gt=0)
+    sharpness: float = Field(6.0, gt=0)
     """With path matching: how strongly one frame's similarities count, as log-probability per unit."""
-    recall_weight: float = Field(20.0, ge=0)
+    recall_weight: float = Field(40.0, ge=0)
     """With path matching: how strongly the regions' similarities count, as log-probability per unit."""
-    jump: float = Field(1e-4, ge=0, le=1)
+    anew: float = Field(0.1, ge=0, le=1)
+    """With path matching: the share of belief that starts anew at each search, by the similarity of the regions."""
+    jump: float = Field(1e-3, ge=0, le=1)
     """With path matching: the share of belief that starts anew anywhere at each frame."""
     gap_s: float = Field(8.0, gt=0)
     """So long without a usable frame is an interruption: the window starts anew."""

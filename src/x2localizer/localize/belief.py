@@ -1,13 +1,15 @@
 """Where in the candidate regions is the camera? By each frame alone, or along the path.
 
-Beliefs are log-probabilities over the tiles of the candidates, (c, m, m). Along the path the belief of a tile is the
-best belief of the tiles from which it can be reached, plus the evidence of the frame: consecutive frames must agree.
+Along the path the belief is a histogram over the tiles of the candidates and 8 headings, (8, c, m, m). Between frames
+it moves: along its heading at the speeds of a car, now and then turning. Then the frame's similarities weigh it. A
+wrong tile that looks right does not move as a car does; that is what tells it from the right one.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +19,11 @@ from x2localizer.config import LocalizeSettings
 from x2localizer.gallery.tiles import TileGrid
 
 Floats = npt.NDArray[np.float64]
+HEADINGS = 8
+SPEEDS = ((0.0, 0.2), (7.0, 0.3), (12.0, 0.5))
+"""Metres per second, and how probable each is in any second."""
+FADING = 0.85
+"""What an older similarity counts against that of the frame after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,104 +39,135 @@ class Match:
     share: float
 
 
-FADING = 0.85
-"""What an older similarity counts against that of the frame after it."""
-
-
 class Belief:
     """What is believed after some frames."""
 
     def __init__(self, grid: TileGrid, regions: npt.NDArray[np.float64], settings: LocalizeSettings) -> None:
         self.grid, self.settings = grid, settings
-        start = settings.recall_weight * (regions - regions.max())
-        self.log = _normalised(np.where(grid.valid, start[:, None, None], -np.inf))
+        start = np.exp(settings.recall_weight * (regions - regions.max()))
+        c, m = grid.valid.shape[:2]
+        self.mass = _normalised(np.broadcast_to(np.where(grid.valid, start[:, None, None], 0.0), (HEADINGS, c, m, m)))
         self.frames = 0
         self._recent: float | None = None
         self._tile_m = geo.tile_size_m(grid.place(0, 0, 0).lat_deg, grid.regions[0].z)
 
-    def carried_over(self, grid: TileGrid, regions: npt.NDArray[np.float64]) -> Belief:
-        """The belief on new candidates: where they overlap old ones what was believed there counts on."""
+    def carried_over(self, grid: TileGrid, regions: npt.NDArray[np.float64], anew: float | None = None) -> Belief:
+        """The belief on new candidates: what was believed of their tiles, and a share that starts anew."""
         fresh = Belief(grid, regions, self.settings)
         fresh.frames, fresh._recent = self.frames, self._recent
         if self.settings.matching == "frame":
             return fresh
-        old: dict[tuple[int, int], float] = {}
-        m = grid.valid.shape[1]
-        for region, log in zip(self.grid.regions, self.log, strict=True):
-            for row, column in zip(*np.nonzero(log > -30.0), strict=True):
+        share = self.settings.anew if anew is None else anew
+        carried = self._on(grid)
+        total = float(carried.sum())
+        if total > 1e-9:  # what lay outside the new candidates starts anew too
+            share = min(1.0, max(share, 1.0 - total))
+            fresh.mass = _normalised((1 - share) * carried / total + share * fresh.mass)
+        return fresh
+
+    def _on(self, grid: TileGrid) -> Floats:
+        """The old mass on the tiles of other candidates; where old ones overlap, the greater."""
+        old: dict[tuple[int, int], Floats] = {}
+        for i, region in enumerate(self.grid.regions):
+            here = self.mass[:, i]
+            for row, column in zip(*np.nonzero(here.sum(0) > 1e-8), strict=True):
                 key = (2 * region.x + int(column), 2 * region.y + int(row))
-                old[key] = max(old.get(key, -np.inf), float(log[row, column]))
-        floor = math.log(max(self.settings.jump, 1e-12)) - math.log(fresh.log.size)
-        carried = np.full(fresh.log.shape, floor)
+                found = old.get(key)
+                mass = here[:, row, column]
+                old[key] = mass if found is None or mass.sum() > found.sum() else found
+        carried = np.zeros((HEADINGS, *grid.valid.shape))
+        m = grid.valid.shape[1]
         for i, region in enumerate(grid.regions):
             for row in range(m):
                 for column in range(m):
                     found = old.get((2 * region.x + column, 2 * region.y + row))
                     if found is not None:
-                        carried[i, row, column] = max(found, floor)
-        fresh.log = _normalised(np.where(grid.valid, carried + fresh.log, -np.inf))
-        return fresh
+                        carried[:, i, row, column] = found
+        return np.where(grid.valid, carried, 0.0)
 
     def update(self, code: npt.NDArray[np.float32], seconds: float) -> Match:
         """Take in a frame's code (d,), so many seconds after the last; gives the best tile."""
         s = (self.grid.codes @ code).astype(np.float64)
         s[~self.grid.valid] = -np.inf
         self.frames += 1
+        weight = np.exp(self.settings.sharpness * (s - s.max()))
         if self.settings.matching == "frame":
-            self.log = _normalised(self.settings.sharpness * s)
+            self.mass = _normalised(np.broadcast_to(weight, self.mass.shape))
             c, row, column = (int(v) for v in np.unravel_index(int(np.argmax(s)), s.shape))
             similarity = float(s[c, row, column])
-            return Match(c, row, column, similarity, self._faded(similarity), self._share(c, row, column))
-        cells = max(1, math.ceil(self.settings.max_speed_m_per_s * seconds / (self._tile_m / 2)))
-        spread = _reachable(self.log, min(cells, s.shape[1]))
-        if self.settings.jump:
-            spread = np.logaddexp(spread, math.log(self.settings.jump) - math.log(spread.size))
-        self.log = _normalised(spread + self.settings.sharpness * s)
-        c, row, column = (int(v) for v in np.unravel_index(int(np.argmax(self.log)), s.shape))
-        similarity = float(s[c, row, column])
-        middle = self._middle(c, row, column)
+            self._recent = self._faded(similarity)
+            return Match(c, row, column, similarity, self._recent, self._share(c, row, column))
+        for _ in range(min(max(1, round(seconds)), 2 * s.shape[1])):
+            self.mass = moved(self.mass, self._tile_m / 2)
+        count = HEADINGS * max(1, int(self.grid.valid.sum()))
+        self.mass = _normalised((self.mass + self.settings.jump / count) * weight)
+        match = self.best(code)
+        self._recent = match.recent
+        return match
+
+    def best(self, code: npt.NDArray[np.float32]) -> Match:
+        """The best tile as things stand; the code is that of the last frame."""
+        places = self.mass.sum(0)
+        c, row, column = (int(v) for v in np.unravel_index(int(np.argmax(places)), places.shape))
+        similarity = float(self.grid.codes[c, row, column] @ code)
+        middle = self._middle(places[c], row, column)
         return Match(c, *middle, similarity, self._faded(similarity), self._share(c, row, column))
 
     def _faded(self, similarity: float) -> float:
         """The mean similarity of the last frames, the latest counting most."""
-        self._recent = similarity if self._recent is None else FADING * self._recent + (1 - FADING) * similarity
-        return self._recent
+        return similarity if self._recent is None else FADING * self._recent + (1 - FADING) * similarity
 
-    def _middle(self, c: int, row: int, column: int) -> tuple[float, float]:
+    @staticmethod
+    def _middle(places: Floats, row: int, column: int) -> tuple[float, float]:
         """The centre of belief around a tile, finer than the tiles."""
         rows, columns = slice(max(0, row - 1), row + 2), slice(max(0, column - 1), column + 2)
-        weight = np.exp(self.log[c, rows, columns] - self.log[c, row, column])
+        weight = places[rows, columns]
         r, k = np.mgrid[rows, columns][:, : weight.shape[0], : weight.shape[1]]
         return float((weight * r).sum() / weight.sum()), float((weight * k).sum() / weight.sum())
 
     def _share(self, c: int, row: int, column: int) -> float:
-        """The share of all belief that lies within 80 m of a tile; overlapping candidates count once per place."""
+        """The share of all belief that lies within 80 m of a tile."""
         region = self.grid.regions[c]
         reach = geo.RIGHT_WITHIN_M / (self._tile_m / 2)
-        m = self.log.shape[1]
+        m = self.mass.shape[-1]
         x = np.array([2 * r.x for r in self.grid.regions])[:, None, None] + np.arange(m)
         y = np.array([2 * r.y for r in self.grid.regions])[:, None, None] + np.arange(m)[:, None]
         near = (x - (2 * region.x + column)) ** 2 + (y - (2 * region.y + row)) ** 2 <= reach**2
-        return float(np.exp(self.log[near]).sum())
+        return float(self.mass.sum(0)[near].sum())
 
 
-def _reachable(log: Floats, cells: int) -> Floats:
-    """The best belief within some tiles in each direction: a maximum filter, rows then columns."""
-    out = log
-    for axis in (1, 2):
-        best = out.copy()
-        for shift in range(1, cells + 1):
-            ahead = [slice(None)] * 3
-            behind = [slice(None)] * 3
-            ahead[axis], behind[axis] = slice(shift, None), slice(None, -shift)
-            np.maximum(best[tuple(behind)], out[tuple(ahead)], out=best[tuple(behind)])
-            np.maximum(best[tuple(ahead)], out[tuple(behind)], out=best[tuple(ahead)])
-        out = best
+def moved(mass: Floats, cell_m: float, turning: float = 0.12) -> Floats:
+    """The belief (8, c, m, m) one second later; what leaves a candidate is lost."""
+    straight = 1.0 - turning
+    turned = straight * mass + turning / 2 * (np.roll(mass, 1, 0) + np.roll(mass, -1, 0))
+    out = np.zeros_like(mass)
+    kernels = step_kernels(round(cell_m, 1))
+    m = mass.shape[-1]
+    for dr in (-1, 0, 1):
+        for dc in (-1, 0, 1):
+            share = kernels[:, dr + 1, dc + 1][:, None, None, None]
+            to_r, to_c = slice(max(0, dr), m + min(0, dr)), slice(max(0, dc), m + min(0, dc))
+            from_r, from_c = slice(max(0, -dr), m - max(0, dr)), slice(max(0, -dc), m - max(0, dc))
+            out[:, :, to_r, to_c] += share * turned[:, :, from_r, from_c]
     return out
 
 
-def _normalised(log: Floats) -> Floats:
-    top = float(log.max())
-    if top == -np.inf:
-        return log
-    return np.asarray(log - top - math.log(float(np.exp(log - top).sum())))
+@cache
+def step_kernels(cell_m: float) -> Floats:
+    """Where a second takes the camera, by heading (north, north-east, ...): shares of the 3 x 3 tiles, (8, 3, 3)."""
+    out = np.zeros((HEADINGS, 3, 3))
+    for heading in range(HEADINGS):
+        angle = 2 * math.pi * heading / HEADINGS
+        for speed, share in SPEEDS:
+            far = min(speed / cell_m, 1.0)
+            down, right = -far * math.cos(angle), far * math.sin(angle)
+            for dr, dc in ((0, 0), (0, 1), (1, 0), (1, 1)):  # split between the four nearest tiles
+                weight = (abs(down) if dr else 1 - abs(down)) * (abs(right) if dc else 1 - abs(right))
+                row, column = 1 + dr * int(np.sign(down)), 1 + dc * int(np.sign(right))
+                out[heading, row, column] += share * weight
+    return out
+
+
+def _normalised(mass: Floats) -> Floats:
+    total = float(mass.sum())
+    return np.array(mass / total) if total > 0 else np.array(mass)

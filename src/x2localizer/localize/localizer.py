@@ -27,6 +27,8 @@ from x2localizer.types import Candidate, Fix, Frame, Image, Position, Region
 
 Codes = npt.NDArray[np.float32]
 SEARCHED_PER_CANDIDATE = 6
+NEAR_BORDER = 3
+"""Half tiles from the border of its region at which a path gets the next one."""
 OVERLAP = 0.4
 """A region of which a better one covers more is not a candidate of its own."""
 
@@ -121,6 +123,8 @@ class Localizer:
         if self._belief is None or self._hits is None:
             return Fix(frame.index, frame.time_s, "lost")
         match = self._belief.update(code, seconds)
+        if self.settings.policy == "swrl" and self._follow(match):
+            match = self._belief.best(code)
         grid = self._belief.grid
         self.view = View(
             frame, grid.regions[match.candidate], grid.codes[match.candidate] @ code, grid.valid[match.candidate]
@@ -173,6 +177,28 @@ class Localizer:
         if row is None or row in hits.rows:
             return hits
         return hits.joined(self.searcher.look_at(code, np.array([row], np.int64)))
+
+    def _follow(self, match: Match) -> bool:
+        """Where a path nears the border of its region, put the region around it among the candidates."""
+        assert self._belief is not None
+        assert self._hits is not None
+        m = self._belief.grid.valid.shape[1]
+        inside = min(match.row, match.column, m - 1 - match.row, m - 1 - match.column)
+        if self.settings.matching == "frame" or inside >= NEAR_BORDER:
+            return False
+        place = self._belief.grid.place(match.candidate, match.row, match.column)
+        row = nearest_region(self.gallery.regions, place, self._allowed)
+        if row is None or row in self._hits.rows:
+            return False
+        kept = list(range(len(self._hits.rows)))
+        if len(kept) >= self.settings.candidates + 2:  # the one that is believed least makes room
+            kept.remove(int(self._belief.mass.sum((0, 2, 3)).argmin()))
+        hits = self._hits.taken(kept).joined(self.searcher.look_at(self._window_code(), np.array([row], np.int64)))
+        regions = [self.gallery.regions.region(int(r)) for r in hits.rows]
+        self._belief = self._belief.carried_over(self._tiles.grid(regions), hits.score.astype(np.float64), 0.0)
+        self._hits = hits
+        self._candidates = tuple(Candidate(r, float(s)) for r, s in zip(regions, hits.score, strict=True))
+        return True
 
     def _fix(self, frame: Frame, match: Match, refreshed: bool) -> Fix:
         assert self._belief is not None
