@@ -21,7 +21,7 @@ NAMES = {
 }  # fmt: skip
 # By which similarities it is ranked; the last is the one that finds its candidates.
 SIMILARITIES = {
-    "image": ("s_f", "s_half", "s_best"), "full": ("s_best", "s_g", "s_mix"),
+    "image": ("s_f", "s_best"), "full": ("s_best", "s_g", "s_mix"),
     "progressive": ("s_half", "s_best", "s_g", "s_mix"),
 }  # fmt: skip
 
