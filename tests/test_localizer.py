@@ -20,7 +20,7 @@ from x2localizer.gallery import Gallery, index
 from x2localizer.localize import Localizer
 from x2localizer.localize.belief import moved, step_kernels
 from x2localizer.localize.calibrate import calibrate
-from x2localizer.localize.confidence import Confidence, choose_threshold, fit, reliability
+from x2localizer.localize.confidence import Confidence, Evidence, choose_threshold, fit, reliability
 from x2localizer.localize.summary import summarize
 from x2localizer.localize.track_files import TrackFiles, stretches
 from x2localizer.search import Circle, nearest_region
@@ -322,9 +322,13 @@ def test_calibration_goes_into_the_bundle_and_tells_how_it_went(tiny_bundle: Bun
     assert sum(int(line.split("|")[3]) for line in lines[5:]) == 120
     with pytest.raises(UserError, match="too few drives"):
         calibrate(root, range(5000, 5001), 1, tmp_path / "work", settings=small, seconds=30.0)
+    poor = Evidence(share=0.99, recent=found.least_recent - 0.01, lead=1.0, region=0.9, behind=0.0, frames=60)
+    assert found.probability(poor) == 0.0
     (root / "confidence.json").write_text('{"weights": [1, 2], "threshold": 0.5, "least_frames": 1, "fitted_on": ""}')
     with pytest.raises(BundleError, match="damaged"):
         Confidence.of(open_bundle(root))
+    calibrate(root, range(5000, 5002), 2, tmp_path / "work", settings=small, seconds=30.0)
+    assert Confidence.of(open_bundle(root)) == found
 
 
 def test_a_path_keeps_the_region_around_its_last_guess(

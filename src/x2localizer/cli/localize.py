@@ -107,7 +107,7 @@ def localize(
 def calibrate(
     bundle: Annotated[Path, typer.Argument(help="The folder of a bundle.")],
     towns: Annotated[str, typer.Option(help="Seeds of towns that the model did not train on, from-to.")] = "5000-5005",
-    drives: Annotated[int, typer.Option(help="Drives in each town.")] = 4,
+    drives: Annotated[int, typer.Option(help="Drives in each town; two of four are at night.")] = 6,
     work: Annotated[Path, typer.Option(help="Folder for the towns' imagery and galleries.")] = Path("calibration"),
 ) -> None:
     """Fit how sure a fix is, on drives through towns; goes into the bundle.

@@ -7,7 +7,7 @@ which area a drive is. Every arm sees the same frames and the same gallery.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -146,6 +146,20 @@ def follow(localizer: Localizer, frames: Iterator[Frame], truth: tuple[Position,
     return Followed(errors, confidence, sure)
 
 
+@dataclass(frozen=True)
+class _Remembering(Bundle):
+    """A bundle that keeps the codes of a ride's frames: every arm needs the same."""
+
+    known: dict[int, npt.NDArray[np.float32]] = field(default_factory=dict)
+
+    def encode_frames(self, images: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
+        """phi of street frames."""
+        key = hash(images.tobytes())
+        if key not in self.known:
+            self.known[key] = Bundle.encode_frames(self, images)
+        return self.known[key]
+
+
 def run_arms(
     data: Dataset,
     rides: list[Ride],
@@ -160,7 +174,11 @@ def run_arms(
         for kind in sorted({settings.similarity for settings in arms.values()})
     }
     out: dict[str, list[Followed]] = {arm: [] for arm in arms}
+    bundle = _Remembering(
+        bundle.root, bundle.model, bundle.training, bundle.fingerprint, bundle.threads, bundle._sessions
+    )
     for number, ride in enumerate(rides):
+        bundle.known.clear()
         frames = list(ride_frames(data, ride, (bundle.model.frame_height, bundle.model.frame_width)))
         for arm, settings in arms.items():
             localizer = Localizer(gallery, bundle, settings, searcher=searchers[settings.similarity])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -32,10 +33,10 @@ def town_gallery(town: Town, bundle: Bundle, work: Path) -> Gallery:
 
 
 def drive_frames(
-    town: Town, number: int, bundle: Bundle, seconds: float = DRIVE_S, spacing_s: float = 1.0
+    town: Town, number: int, bundle: Bundle, seconds: float = DRIVE_S, spacing_s: float = 1.0, *, night: bool = False
 ) -> tuple[Iterator[Frame], list[Position]] | None:
     """A drive through a town as the bundle sees it, and where the camera is at each frame; None without a road."""
-    drive = draw_drive(town, number, seconds)
+    drive = draw_drive(town, number, seconds, night=night)
     if drive is None:
         return None
     times = np.arange(0.0, seconds, spacing_s)
@@ -64,7 +65,8 @@ def calibrate(
     """Fit and store the confidence; gives lines that tell how it went.
 
     Each drive is followed twice: in a gallery of all the towns, and with the prior that it is in its own, as in a
-    gallery of one town. Every second drive is fitted on; the reliability curve is of the others.
+    gallery of one town. Of four drives two are at night, which is hard. Every second drive is fitted on; the
+    reliability curve is of the others.
     """
     bundle = open_bundle(root)
     for seed in seeds:
@@ -76,12 +78,14 @@ def calibrate(
         town = build_town(seed, settings or TownSettings())
         for number in range(drives):
             report(f"town {seed}: drive {number} ...")
-            found = drive_frames(town, 70_000 + number, bundle, seconds)
+            found = drive_frames(town, 70_000 + number, bundle, seconds, night=number % 4 in (2, 3))
             if found is None:
                 continue
             frames = list(found[0])
             for prior in (None, town_box(town)):
-                localizer = Localizer(gallery, bundle, LocalizeSettings(), prior=prior, searcher=searcher)
+                localizer = Localizer(
+                    gallery, bundle, LocalizeSettings(), prior=prior, searcher=searcher, confidence=Confidence()
+                )
                 for frame, truth in zip(frames, found[1], strict=True):
                     fix = localizer.update(frame)
                     if localizer.evidence is not None and fix.guess is not None:
@@ -89,11 +93,12 @@ def calibrate(
     if not rows[True] or not rows[False]:
         raise UserError("There were too few drives to calibrate on.", "Give at least 2 --drives and other --towns.")
     features, right = _arrays(rows[True])
-    draft = Confidence(fit(features, right))
+    least = float(np.percentile([evidence.recent for evidence, ok in rows[True] if ok] or [0.0], 1))
+    draft = Confidence(fit(features, right), least_recent=least)
     p_fit = np.array([draft.probability(evidence) for evidence, _ in rows[True]])
     threshold = choose_threshold(p_fit, right)
     where = f"{len(right)} frames of drives through towns {seeds.start} to {seeds.stop - 1}"
-    final = Confidence(draft.weights, threshold, fitted_on=where)
+    final = replace(draft, threshold=threshold, fitted_on=where)
     final.save(bundle.root)
     held, true = np.array([final.probability(e) for e, _ in rows[False]]), _arrays(rows[False])[1]
     lines = [

@@ -64,6 +64,8 @@ class Confidence:
     least_frames: int = 10
     """Before so many frames a fix that is not sure is still locating, not lost."""
     fitted_on: str = ""
+    least_recent: float = -1.0
+    """Frames that fit worse than nearly all that were ever right: such a fix has no chance, whatever else speaks."""
 
     @staticmethod
     def of(bundle: Bundle) -> Confidence:
@@ -76,7 +78,10 @@ class Confidence:
             weights = tuple(float(value) for value in told["weights"])
             if len(weights) != FEATURES:
                 raise ValueError(f"{len(weights)} weights instead of {FEATURES}")
-            return Confidence(weights, float(told["threshold"]), int(told["least_frames"]), str(told["fitted_on"]))
+            return Confidence(
+                weights, float(told["threshold"]), int(told["least_frames"]), str(told["fitted_on"]),
+                float(told["least_recent"]),
+            )  # fmt: skip
         except (OSError, ValueError, KeyError, TypeError) as problem:
             raise BundleError(f"{path} is damaged.", "Calibrate the bundle again: x2l calibrate") from problem
 
@@ -87,7 +92,7 @@ class Confidence:
 
     def probability(self, evidence: Evidence) -> float:
         """The probability that a fix with this evidence is within 80 m."""
-        if not self.weights:
+        if not self.weights or evidence.recent < self.least_recent:
             return 0.0
         return float(1.0 / (1.0 + math.exp(-float(np.dot(self.weights, evidence.features())))))
 

@@ -65,12 +65,13 @@ class Localizer:
         *,
         prior: Prior | None = None,
         searcher: Searcher | None = None,
+        confidence: Confidence | None = None,
     ) -> None:
         self.gallery, self.bundle = gallery, bundle
         self.settings = settings or LocalizeSettings()
         self.searcher = searcher or Searcher.over(gallery, threads=bundle.threads, similarity=self.settings.similarity)
         self._allowed = None if prior is None else prior.allowed(gallery.regions)
-        self._confidence = Confidence.of(bundle)
+        self._confidence = confidence or Confidence.of(bundle)
         self._tiles = TileReader(gallery)
         self._gate = FrameGate(self.settings.gap_s)
         self._restart()
