@@ -91,8 +91,9 @@ class Searcher:
         temperature: float = 0.01,
         threads: int = 0,
         similarity: Similarity = "s_mix",
+        full: Codes | None = None,
     ) -> None:
-        self.whole, self.valid, self._read, self.small = whole, valid, read, small
+        self.whole, self.valid, self._read, self.small, self._full = whole, valid, read, small, full
         self.similarity = similarity
         self.temperature, self.threads = temperature, threads or os.cpu_count() or 1
 
@@ -122,13 +123,11 @@ class Searcher:
                 full[rows] = tokens
 
         def read(rows: Rows) -> Codes:
-            if full is not None:
-                return full[rows]
             if half:
                 return _half_tiles(gallery, tiles, rows)[0]
             return gallery.tokens(table.ids[rows])
 
-        return cls(table.whole, valid, read, parts, temperature, threads, similarity)
+        return cls(table.whole, valid, read, parts, temperature, threads, similarity, full)
 
     @classmethod
     def of_arrays(
@@ -137,7 +136,9 @@ class Searcher:
     ) -> Searcher:  # fmt: skip
         """A searcher over arrays (r, d) and (r, l, d)."""
         held = np.ones(tokens.shape[:2], np.bool_) if valid is None else valid
-        return cls(whole, held, lambda rows: tokens[rows], to_bytes(tokens), temperature, similarity=similarity)
+        return cls(
+            whole, held, lambda rows: tokens[rows], to_bytes(tokens), temperature, similarity=similarity, full=tokens
+        )
 
     @property
     def bytes_per_region(self) -> int:
@@ -162,12 +163,23 @@ class Searcher:
 
     def scores(self, prefix: SetCode, rows: Rows) -> tuple[Codes, Codes]:
         """s_g and the fine part of some regions, exactly: (m,) each."""
-        s_tok = token_similarity(prefix.tokens[0], self._read(rows))
+        s_tok = self._token_similarity(prefix.tokens[0], rows)
         valid = None if self.valid[rows].all() else self.valid[rows]
         if self.similarity == "s_half":
             return np.zeros(len(rows), np.float32), best_tiles(s_tok, valid)
         s_g = self.whole[rows] @ prefix.whole[0]
         return s_g, fine_similarity(s_tok, self.temperature, valid)
+
+    def _token_similarity(self, frames: Codes, rows: Rows) -> Codes:
+        """s_tok of some regions, (m, k, l); tokens that are in memory are not copied together first."""
+        if self._full is None:
+            return token_similarity(frames, self._read(rows))
+        if len(rows) == rows[-1] - rows[0] + 1:  # neighbours: one product
+            return token_similarity(frames, self._full[rows[0] : rows[-1] + 1])
+        out = np.empty((len(rows), len(frames), self._full.shape[1]), np.float32)
+        for i, row in enumerate(rows):
+            np.dot(frames, self._full[row].T, out=out[i])
+        return out
 
     def plain(self, prefix: SetCode, k: int = 10, allowed: Bools | None = None, chunk: int = 256) -> Hits:
         """The best k regions by comparing with all of them, some at a time."""
