@@ -114,7 +114,9 @@ def check_claims(rows: Sequence[PrefixRow]) -> list[Claim]:
     A gain holds if its whole interval is above zero; what is kept holds unless the whole interval is below it.
     """
     ours = {row.similarity: row for row in rows if (row.run, row.model) == (rows[0].run, "X²Localizer")}
-    theirs = {row.similarity: row for row in rows if row.model == "GAReT's objective"}
+    theirs = {
+        row.similarity: row for row in rows if row.model == "GAReT's objective" and row.similarity in ("s_g", "s_mix")
+    }
     if not ours or not theirs:
         return []
     mix, g = ours["s_mix"], ours["s_g"]
