@@ -272,7 +272,7 @@ DAMAGES: list[tuple[str, Damage]] = [
     ("cannot be opened", lambda root: (root / "dataset.json").write_text('{"format": 999}')),
     ("nowhere in the data set", lambda root: _edit(root, "regions", _set("image_path", 0, "../../etc/passwd"))),
     ("nowhere in the data set", lambda root: _edit(root, "frames", _set("image_path", 0, "/etc/passwd"))),
-    ("nowhere in the data set", lambda root: _edit(root, "frames", _set("tile_path", 0, ""))),
+    ("nowhere in the data set", lambda root: _edit(root, "frames", _set("tile_path", 0, "../tile.jpg"))),
     ("is negative", lambda root: _edit(root, "frames", _set("image_length", 0, -5))),
     ("cut short", lambda root: _edit(root, "frames", _set("image_length", 0, 1 << 40))),
     ("than the manifest says", lambda root: _drop_last(root, "regions")),
@@ -324,6 +324,16 @@ def test_the_check_tells_what_is_wrong(tiny_dataset: Path, tmp_path: Path, told:
     assert any(told in finding.what for finding in report.findings), report.to_text()
     assert told in report.to_text()
     json.loads(report.to_json())
+
+
+def test_a_frame_without_a_tile_is_a_note_that_names_it(tiny_dataset: Path, tmp_path: Path) -> None:
+    root = tmp_path / "ragged"
+    shutil.copytree(tiny_dataset, root)
+    _edit(root, "frames", _set("tile_path", 7, ""))
+    report = check_dataset(root)
+    assert report.sound
+    (found,) = [finding for finding in report.findings if finding.what == "frames without a tile"]
+    assert (found.level, found.count, found.examples) == ("note", 1, ("row 7 of frames.parquet",))
 
 
 def test_a_damaged_data_set_is_told_by_the_command_too(tiny_dataset: Path, tmp_path: Path) -> None:

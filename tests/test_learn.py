@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from x2localizer.config import (
+    STAGES,
     BackboneSettings,
     DatasetSettings,
     ModelSettings,
@@ -82,7 +83,7 @@ def test_every_preset_is_valid() -> None:
 
 
 def test_all_stages_run_and_leave_their_logs(run: Path) -> None:
-    for stage in stages.STAGES:
+    for stage in STAGES:
         with (run / stage / "log.csv").open() as file:
             rows = list(csv.DictReader(file))
         assert [row["step"] for row in rows] == ["3", "6"]
@@ -92,7 +93,7 @@ def test_all_stages_run_and_leave_their_logs(run: Path) -> None:
 
 
 def test_each_stage_trains_what_it_should(run: Path) -> None:
-    image, full, progressive = (load_checkpoint(run / s / "best.safetensors").tensors for s in stages.STAGES)
+    image, full, progressive = (load_checkpoint(run / s / "best.safetensors").tensors for s in STAGES)
     last_full = load_checkpoint(run / "full" / "last.safetensors").tensors
     moved = {name for name in image if not torch.equal(image[name], last_full[name])}
     assert moved
@@ -115,7 +116,7 @@ def test_a_resumed_run_has_the_same_losses(run: Path, tiny_dataset: Path, tmp_pa
     with pytest.raises(StopError):
         train(SETTINGS, tiny_dataset, tmp_path, report=stop_at_four)
     train(SETTINGS, tiny_dataset, tmp_path)
-    for stage in stages.STAGES:
+    for stage in STAGES:
         name = f"{stage}/last.safetensors"
         assert load_checkpoint(tmp_path / name).fingerprint == load_checkpoint(run / name).fingerprint
         whole, resumed = ((root / stage / "log.csv").read_text().splitlines() for root in (run, tmp_path))

@@ -16,6 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from x2localizer.errors import ConfigError, nearest
 
+STAGES = ("image", "full", "progressive")
+"""The stages of training, in their order; each is a branch of TrainSettings."""
+
 
 class Settings(BaseModel):
     """A branch of the tree: frozen, and strict about its keys."""

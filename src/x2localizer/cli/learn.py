@@ -19,7 +19,7 @@ from x2localizer.cli.common import (
     say,
     show_values,
 )
-from x2localizer.config import TrainSettings, load_config
+from x2localizer.config import STAGES, TrainSettings, load_config
 from x2localizer.errors import UserError
 
 
@@ -42,7 +42,6 @@ def train(
     """
     needs_training()
     from x2localizer.learn.loop import train as run  # noqa: PLC0415 - torch takes seconds to load
-    from x2localizer.learn.stages import STAGES  # noqa: PLC0415
 
     settings = load_config(TrainSettings, "train", preset, overrides or [])
     wanted = tuple(word.strip() for word in stages.split(","))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from x2localizer.config import TrainSettings, load_config
+from x2localizer.config import STAGES, TrainSettings, load_config
 from x2localizer.datasets.dataset import open_dataset
 from x2localizer.evaluate import protocols, tables
 from x2localizer.evaluate.embed import Report
@@ -40,7 +40,7 @@ class Planned:
     def command(self, data: str, runs: str) -> str:
         """As a user would type it."""
         words = ["x2l", "train", "--preset", self.preset, "--data", data, "--out", f"{runs}/{self.name}"]
-        if self.stages != ("image", "full", "progressive"):
+        if self.stages != STAGES:
             words += ["--stages", ",".join(self.stages)]
         if self.start:
             words += ["--start", f"{runs}/{self.start}"]
@@ -49,11 +49,10 @@ class Planned:
         return shlex.join(words)
 
 
-ALL = ("image", "full", "progressive")
 STAGE_2 = "town/full/best.safetensors"
 MAIN = (
     Planned("town-centred", "town", ("image",), None, ("image.shift_tiles=false",)),
-    Planned("town", "town", ALL, "town-centred/image/best.safetensors", ("image.steps=7000", "image.lr=1e-3")),
+    Planned("town", "town", STAGES, "town-centred/image/best.safetensors", ("image.steps=7000", "image.lr=1e-3")),
     Planned("town-garet", "town", ("full",), STAGE_2, ("seed=43", "full.steps=300", "full.lr=1e-3")),
     Planned("town-deit", "town-deit", ("full", "progressive"), "town/image/best.safetensors"),
 )
@@ -167,27 +166,23 @@ def load_results(folder: Path) -> dict[str, Values]:
 def by_budget(rows: Sequence[Values], label: str = "run") -> str:
     """R@1 at each budget and their mean, a line for each row."""
     budgets = sorted({row["budget"] for row in rows})
-    head = "| | " + " | ".join(f"tau = {budget}" for budget in budgets) + " | mean |"
-    lines = [head, "|---" * (len(budgets) + 2) + "|"]
+    found = []
     for name in dict.fromkeys(row[label] for row in rows):
         values = {row["budget"]: row["r1"] for row in rows if row[label] == name}
         mean = sum(values.values()) / len(values)
-        lines.append(f"| {name} | " + " | ".join(f"{values[b]:.1f}" for b in budgets) + f" | {mean:.1f} |")
-    return "\n".join(lines)
+        found.append([name, *(f"{values[b]:.1f}" for b in budgets), f"{mean:.1f}"])
+    return tables.markdown(["", *(f"tau = {budget}" for budget in budgets), "mean"], found)
 
 
 def candidates_text(rows: Sequence[Values]) -> str:
     """The table of SWRL."""
-    lines = [
-        "| tau | candidates | similarity | refresh | Gate@K | R@1 (95%) | R@5 | R@10 |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    lines += [
-        f"| {row['budget']} | {row['candidates']} | {row['similarity']} | {row['refresh']} | {row['gate']:.1f} | "
-        f"{row['r1']:.1f} ({row['r1_low']:.1f} to {row['r1_high']:.1f}) | {row['r5']:.1f} | {row['r10']:.1f} |"
-        for row in sorted(rows, key=lambda row: (-row["budget"], row["candidates"], row["similarity"], row["refresh"]))
-    ]
-    return "\n".join(lines)
+    order = sorted(rows, key=lambda row: (-row["budget"], row["candidates"], row["similarity"], row["refresh"]))
+    return tables.markdown(
+        ["tau", "candidates", "similarity", "refresh", "Gate@K", "R@1 (95%)", "R@5", "R@10"],
+        ((row["budget"], row["candidates"], row["similarity"], row["refresh"], f"{row['gate']:.1f}",
+          tables.spread(row["r1"], row["r1_low"], row["r1_high"]), f"{row['r5']:.1f}", f"{row['r10']:.1f}")
+         for row in order),
+    )  # fmt: skip
 
 
 def write_page(results: Path, page: Path) -> None:

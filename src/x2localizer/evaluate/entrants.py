@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
+from x2localizer.config import STAGES
 from x2localizer.encode import open_bundle, shipped
 from x2localizer.errors import UserError
 from x2localizer.evaluate.embed import Encoder
 from x2localizer.evaluate.rankings import SUFFIXES
 
-STAGES = ("image", "full", "progressive")
 # What the best checkpoint of a stage is called, with adapters and without.
 NAMES = {
     ("image", True): "stage-1 towers", ("full", True): "GAReT's objective", ("progressive", True): "X²Localizer",

@@ -23,6 +23,7 @@ from x2localizer.errors import DatasetError
 from x2localizer.gallery import Gallery, index
 from x2localizer.localize.confidence import reliability
 from x2localizer.localize.localizer import Localizer
+from x2localizer.localize.summary import error_m
 from x2localizer.metrics import bootstrap_interval, paired_difference
 from x2localizer.search import Searcher
 from x2localizer.types import Floats, Frame, Position, Region
@@ -140,9 +141,7 @@ def follow(localizer: Localizer, frames: Iterator[Frame], truth: tuple[Position,
     errors, confidence, sure = np.full(len(truth), np.nan), np.zeros(len(truth)), np.zeros(len(truth), np.bool_)
     for i, (frame, place) in enumerate(zip(frames, truth, strict=True)):
         fix = localizer.update(frame)
-        confidence[i], sure[i] = fix.confidence, fix.position is not None
-        if fix.guess is not None:
-            errors[i] = geo.distance_m(fix.guess.lat_deg, fix.guess.lon_deg, place.lat_deg, place.lon_deg)
+        errors[i], confidence[i], sure[i] = error_m(fix, place), fix.confidence, fix.position is not None
     return Followed(errors, confidence, sure)
 
 

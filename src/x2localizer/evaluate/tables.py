@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -140,45 +140,43 @@ def _hits(ranks: Ints) -> npt.NDArray[np.float64]:
     return (ranks <= 1).astype(np.float64) * 100.0
 
 
+def markdown(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table in Markdown."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join(f"| {' | '.join(str(cell) for cell in line)} |".replace(" --- ", "---") for line in lines)
+
+
+def spread(mean: float, low: float, high: float) -> str:
+    """A figure with its interval."""
+    return f"{mean:.1f} ({low:.1f} to {high:.1f})"
+
+
 def prefix_text(cells: Sequence[Cell]) -> str:
     """The table of prefix retrieval: a line per row and budget."""
-    lines = [
-        "| run | model | size | similarity | tau | ms | R@1 (95%) | R@5 | R@10 | R@1% |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    lines += [
-        f"| {c.run} | {c.model} | {_or_dash(c.params_m, 'M')} | {c.similarity} | {c.budget} | "
-        f"{_or_dash(c.latency_ms)} | {c.r1:.1f} ({c.r1_low:.1f} to {c.r1_high:.1f}) | {c.r5:.1f} | {c.r10:.1f} | "
-        f"{c.r1pc:.1f} |"
-        for c in cells
-    ]
-    return "\n".join(lines)
+    return markdown(
+        ["run", "model", "size", "similarity", "tau", "ms", "R@1 (95%)", "R@5", "R@10", "R@1%"],
+        ((c.run, c.model, _or_dash(c.params_m, "M"), c.similarity, c.budget, _or_dash(c.latency_ms),
+          spread(c.r1, c.r1_low, c.r1_high), f"{c.r5:.1f}", f"{c.r10:.1f}", f"{c.r1pc:.1f}") for c in cells),
+    )  # fmt: skip
 
 
 def fine_text(cells: Sequence[FineCell]) -> str:
     """The table of frame localization."""
-    lines = [
-        "| run | model | tau | gallery | candidates | Gate@10 | R@1 (95%) | R@5 | R@10 | R@All | median error |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    lines += [
-        f"| {c.run} | {c.model} | {c.budget} | {c.gallery} | {c.refresh} | {c.gate:.1f} | "
-        f"{c.r1:.1f} ({c.r1_low:.1f} to {c.r1_high:.1f}) | {c.r5:.1f} | {c.r10:.1f} | {c.r_all:.1f} | "
-        f"{c.error_50_m:.0f} m |"
-        for c in cells
-    ]
-    return "\n".join(lines)
+    return markdown(
+        ["run", "model", "tau", "gallery", "candidates", "Gate@10", "R@1 (95%)", "R@5", "R@10", "R@All",
+         "median error"],
+        ((c.run, c.model, c.budget, c.gallery, c.refresh, f"{c.gate:.1f}", spread(c.r1, c.r1_low, c.r1_high),
+          f"{c.r5:.1f}", f"{c.r10:.1f}", f"{c.r_all:.1f}", f"{c.error_50_m:.0f} m") for c in cells),
+    )  # fmt: skip
 
 
 def claims_text(claims: Sequence[Claim]) -> str:
     """The claims, a line each."""
-    lines = ["| claim | tau | difference of R@1 (95%) | holds |", "|---|---|---|---|"]
-    lines += [
-        f"| {c.claim} | {c.budget} | {c.difference:+.1f} ({c.low:+.1f} to {c.high:+.1f}) "
-        f"| {'yes' if c.holds else 'no'} |"
-        for c in claims
-    ]
-    return "\n".join(lines)
+    return markdown(
+        ["claim", "tau", "difference of R@1 (95%)", "holds"],
+        ((c.claim, c.budget, f"{c.difference:+.1f} ({c.low:+.1f} to {c.high:+.1f})", "yes" if c.holds else "no")
+         for c in claims),
+    )  # fmt: skip
 
 
 def to_values(items: Sequence[Cell] | Sequence[FineCell] | Sequence[Claim]) -> list[dict[str, Any]]:

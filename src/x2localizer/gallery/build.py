@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image as Pillow
 
-from x2localizer.datasets.tiles import cut_tiles
+from x2localizer.datasets.tiles import cut_tiles, half_stride
 from x2localizer.encode import Bundle
 from x2localizer.errors import ConfigError, ImageryError
 from x2localizer.gallery.grid import BLOCK, HALVES, MIN_COVERAGE, TileSpan, block_corners, grid_regions, tile_span
@@ -190,8 +190,7 @@ class _Work:
 def half_stride_tiles(image: Image, valid: Mask, px: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]:
     """Tiles that start at every half tile: (16, 16, px, px, 3) views, and which of them hold data (16, 16)."""
     half = px // 2
-    windows = np.lib.stride_tricks.sliding_window_view(image, (px, px), axis=(0, 1))
-    tiles = windows[: HALVES * half : half, : HALVES * half : half].transpose(0, 1, 3, 4, 2)
+    tiles = half_stride(image, BLOCK + 1, px)[:HALVES, :HALVES]
     held = np.lib.stride_tricks.sliding_window_view(valid, (px, px))[: HALVES * half : half, : HALVES * half : half]
     return tiles, held.mean((2, 3)) >= MIN_COVERAGE
 

@@ -16,7 +16,7 @@ from lightning_fabric import Fabric
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from torch.utils.tensorboard.writer import SummaryWriter
 
-from x2localizer.config import StageSettings, TrainSettings
+from x2localizer.config import STAGES, StageSettings, TrainSettings
 from x2localizer.datasets.dataset import open_dataset
 from x2localizer.errors import CheckpointError, UserError
 from x2localizer.files import write_text
@@ -25,7 +25,7 @@ from x2localizer.learn.checkpoint import load_checkpoint, load_optimizer, load_s
 from x2localizer.learn.gather import average_gradients, rank_and_world
 from x2localizer.learn.model import Model
 from x2localizer.learn.optimizer import build_optimizer
-from x2localizer.learn.stages import STAGES, Stage, freeze, full_stage, image_stage, progressive_stage
+from x2localizer.learn.stages import Stage, freeze, full_stage, image_stage, progressive_stage
 
 Report = Callable[[str, int, int, dict[str, float]], None]
 

@@ -26,8 +26,6 @@ from x2localizer.learn.objective import (
 )
 from x2localizer.learn.score import Gallery, embed_prefixes, embed_regions, pair_recall, recalls
 
-STAGES = ("image", "full", "progressive")
-
 
 @dataclass(frozen=True, slots=True)
 class Frozen:

@@ -15,6 +15,7 @@ from x2localizer.errors import UserError
 from x2localizer.gallery import Gallery, index
 from x2localizer.localize.confidence import Confidence, Evidence, choose_threshold, fit, reliability
 from x2localizer.localize.localizer import Localizer
+from x2localizer.localize.summary import error_m
 from x2localizer.search import Box, Searcher
 from x2localizer.town.drive import draw_drive, open_film
 from x2localizer.town.folder import save_town
@@ -47,9 +48,7 @@ def drive_frames(
 
 def is_right(fix: Fix, truth: Position) -> bool:
     """Whether the guess is within 80 m."""
-    return fix.guess is not None and bool(
-        geo.distance_m(fix.guess.lat_deg, fix.guess.lon_deg, truth.lat_deg, truth.lon_deg) <= geo.RIGHT_WITHIN_M
-    )
+    return error_m(fix, truth) <= geo.RIGHT_WITHIN_M
 
 
 def calibrate(

@@ -152,14 +152,16 @@ class Localizer:
         if not kept:
             return
         hits = self._with_own_region(code, hits.taken(kept))
-        regions = [table.region(int(row)) for row in hits.rows]
-        grid = self._tiles.grid(regions)
+        self._adopt(hits)
+
+    def _adopt(self, hits: Hits, anew: float | None = None) -> None:
+        """Make hits the candidates, and carry the belief over to their tiles."""
+        regions = [self.gallery.regions.region(int(row)) for row in hits.rows]
+        grid, scores = self._tiles.grid(regions), hits.score.astype(np.float64)
         if not grid.valid.any():
             return
-        scores = hits.score.astype(np.float64)
-        self._belief = (
-            Belief(grid, scores, self.settings) if self._belief is None else self._belief.carried_over(grid, scores)
-        )
+        old = self._belief
+        self._belief = Belief(grid, scores, self.settings) if old is None else old.carried_over(grid, scores, anew)
         self._hits = hits
         self._candidates = tuple(Candidate(r, float(s)) for r, s in zip(regions, hits.score, strict=True))
 
@@ -194,11 +196,8 @@ class Localizer:
         kept = list(range(len(self._hits.rows)))
         if len(kept) >= self.settings.candidates + 2:  # the one that is believed least makes room
             kept.remove(int(self._belief.mass.sum((0, 2, 3)).argmin()))
-        hits = self._hits.taken(kept).joined(self.searcher.look_at(self._window_code(), np.array([row], np.int64)))
-        regions = [self.gallery.regions.region(int(r)) for r in hits.rows]
-        self._belief = self._belief.carried_over(self._tiles.grid(regions), hits.score.astype(np.float64), 0.0)
-        self._hits = hits
-        self._candidates = tuple(Candidate(r, float(s)) for r, s in zip(regions, hits.score, strict=True))
+        here = self.searcher.look_at(self._window_code(), np.array([row], np.int64))
+        self._adopt(self._hits.taken(kept).joined(here), anew=0.0)
         return True
 
     def _fix(self, frame: Frame, match: Match, refreshed: bool) -> Fix:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from x2localizer import geo
 from x2localizer.sources.tracks import Track
-from x2localizer.types import Fix
+from x2localizer.types import Fix, Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +29,16 @@ class Summary:
     sure_median_m: float | None = None
 
 
+def error_m(fix: Fix, truth: Position | None) -> float:
+    """The distance of a guess from the truth in metres; NaN without a guess, or without truth."""
+    if fix.guess is None or truth is None:
+        return float("nan")
+    return float(geo.distance_m(fix.guess.lat_deg, fix.guess.lon_deg, truth.lat_deg, truth.lon_deg))
+
+
 def errors_m(fixes: Sequence[Fix], truth: Track) -> npt.NDArray[np.float64]:
     """The distance of each guess from the truth, in metres; NaN without a guess, or where there is no truth."""
-    out = np.full(len(fixes), np.nan)
-    for i, fix in enumerate(fixes):
-        place = truth.at(fix.time_s)
-        if fix.guess is not None and place is not None:
-            out[i] = geo.distance_m(fix.guess.lat_deg, fix.guess.lon_deg, place.lat_deg, place.lon_deg)
-    return out
+    return np.array([error_m(fix, truth.at(fix.time_s)) for fix in fixes], np.float64)
 
 
 def summarize(fixes: Sequence[Fix], truth: Track | None = None) -> Summary:

@@ -12,15 +12,8 @@ from x2localizer.files import atomic_path
 COLOURS = ("#e6007e", "#1e6ee6", "#f08c14", "#14a082", "#9640c8", "#555555")
 
 
-def save_curves(
-    path: Path,
-    curves: Mapping[str, Sequence[tuple[float, float, int]]],
-    across: str,
-    up: str,
-    *,
-    diagonal: bool = False,
-) -> None:
-    """Write a PNG of named curves, each of points (x, y, count); ``diagonal`` draws y = x to compare with."""
+def save_curves(path: Path, curves: Mapping[str, Sequence[tuple[float, float, int]]], across: str, up: str) -> None:
+    """Write a PNG of named curves, each of points (x, y, count)."""
     figure = Figure(figsize=(9, 4.2), layout="constrained")
     axes = figure.subplots()
     for number, (name, points) in enumerate(curves.items()):
@@ -28,8 +21,6 @@ def save_curves(
             [x for x, _, _ in points], [y for _, y, _ in points], label=name, color=COLOURS[number % len(COLOURS)],
             marker="o", markersize=3, linestyle="-" if number < 2 else "--",
         )  # fmt: skip
-    if diagonal:
-        axes.axline((0, 0), slope=1, color="#bbbbbb", linewidth=1)
     axes.set_xlabel(across)
     axes.set_ylabel(up)
     axes.set_ylim(bottom=0)
