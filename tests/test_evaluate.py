@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from x2localizer import geo
 from x2localizer.cli import app
 from x2localizer.datasets.dataset import Dataset, open_dataset
 from x2localizer.datasets.tables import write_table
-from x2localizer.encode import Bundle, SetCode
+from x2localizer.encode import Bundle, Part, SetCode
 from x2localizer.errors import DatasetError, UserError
 from x2localizer.evaluate.coarse import coarse, first_rank
 from x2localizer.evaluate.embed import Embeddings, grid_places
@@ -117,6 +118,9 @@ class Counting:
         self.bundle, self.calls = bundle, 0
         self.model, self.fingerprint = bundle.model, bundle.fingerprint
 
+    def weights_of(self, part: Part) -> str:
+        return f"{part}-{self.fingerprint}"
+
     def encode_frames(self, images: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
         self.calls += 1
         return self.bundle.encode_frames(images)
@@ -150,11 +154,18 @@ def test_embeddings_are_computed_once_for_a_model_and_a_data_set(
     assert encoder.calls == 2 * made
 
 
-def test_half_stride_ranks_equal_a_naive_loop(seen: Embeddings) -> None:
-    found = coarse(seen, 2, ["s_half"])["s_half"]
+def _log_mean(similarities: npt.NDArray[np.float32]) -> float:
+    return float(0.05 * np.log(np.exp(similarities.astype(np.float64) / 0.05).mean()))
+
+
+@pytest.mark.parametrize(("kind", "of_tiles"), [("s_half", np.max), ("s_sum", _log_mean)])
+def test_half_stride_ranks_equal_a_naive_loop(
+    seen: Embeddings, kind: str, of_tiles: Callable[[npt.NDArray[np.float32]], float]
+) -> None:
+    found = coarse(seen, 2, [kind])[kind]
     for v in range(len(seen.videos)):
         frames = [seen.frame_codes[seen.first_frame[v] + k] for k in seen.keyframes[v][:2]]
-        scores = [np.mean([(seen.grid_codes[r] @ code).max() for code in frames]) for r in range(len(seen.regions))]
+        scores = [np.mean([of_tiles(seen.grid_codes[r] @ code) for code in frames]) for r in range(len(seen.regions))]
         own = scores[int(seen.region_of[v])]
         if min(abs(s - own) for r, s in enumerate(scores) if r != seen.region_of[v]) > 1e-5:
             assert found.ranks[v] == 1 + sum(score > own for score in scores)

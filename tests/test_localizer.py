@@ -18,7 +18,7 @@ from x2localizer.encode import Bundle, SetCode, open_bundle
 from x2localizer.errors import BundleError, UserError
 from x2localizer.gallery import Gallery, index
 from x2localizer.localize import Localizer
-from x2localizer.localize.belief import moved, step_kernels
+from x2localizer.localize.belief import disc, moved, step_kernels, summed_around
 from x2localizer.localize.calibrate import calibrate
 from x2localizer.localize.confidence import Confidence, Evidence, choose_threshold, fit, reliability
 from x2localizer.localize.summary import summarize
@@ -217,6 +217,20 @@ def test_belief_moves_as_a_naive_loop_says() -> None:
                                 share = kernels[h, dr + 1, dc + 1] * turned[c, row, column]
                                 expected[h, c, row + dr, column + dc] += share
     np.testing.assert_allclose(moved(mass, 29.0, turning), expected)
+
+
+def test_the_best_place_is_where_most_belief_lies_around() -> None:
+    rng = np.random.default_rng(4)
+    places, offsets = rng.uniform(size=(3, 7, 7)), disc(2.1)
+    assert len(offsets) == 13
+    found = summed_around(places, offsets)
+    for c, row, column in np.ndindex(3, 7, 7):
+        naive = sum(places[c, r, k] for r in range(7) for k in range(7) if (r - row) ** 2 + (k - column) ** 2 <= 2.1**2)
+        assert found[c, row, column] == pytest.approx(naive)
+    lone = np.zeros((1, 9, 9))
+    lone[0, 1, 1] = 1.0  # one tile that has more than any other
+    lone[0, 5:8, 5:8] = 0.3  # and many that have less, together
+    assert int(summed_around(lone, offsets).argmax()) == 6 * 9 + 6
 
 
 def test_a_second_takes_the_camera_along_its_heading() -> None:

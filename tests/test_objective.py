@@ -11,7 +11,9 @@ from torch import Tensor
 from x2localizer.config import ObjectiveSettings
 from x2localizer.learn.objective import (
     alignment_loss,
+    best_tile_similarity,
     fine_similarity,
+    keep_loss,
     mixed_similarity,
     rank_distillation,
     row_cross_entropy,
@@ -105,6 +107,26 @@ def test_one_frame_makes_both_directions_equal() -> None:
     ground = soft_aggregate(soft_aggregate(s_tok, 0.01), 0.01)
     aerial = soft_aggregate(soft_aggregate(s_tok.transpose(-1, -2), 0.01), 0.01)
     torch.testing.assert_close(ground, aerial)
+
+
+def test_best_tile_similarity_is_the_mean_over_frames() -> None:
+    s_tok = token_similarity(_tokens(6, B, K, D), _tokens(7, N, L, D))
+    for i in range(B):
+        for j in range(N):
+            naive = sum(max(float(v) for v in s_tok[i, j, k]) for k in range(K)) / K
+            assert float(best_tile_similarity(s_tok, 1e-5)[i, j]) == pytest.approx(naive, abs=1e-4)
+    soft = [sum(w * float(v) for w, v in zip(torch.softmax(row / 0.2, 0), row, strict=True)) for row in s_tok[1, 2]]
+    assert float(best_tile_similarity(s_tok, 0.2)[1, 2]) == pytest.approx(float(sum(soft)) / K)
+
+
+def test_tokens_that_stayed_cost_nothing_and_opposite_ones_two() -> None:
+    phi = _tokens(30, B, K, D).requires_grad_()
+    tokens = phi.detach().clone().requires_grad_()
+    assert float(keep_loss(tokens, phi).detach()) == pytest.approx(0.0, abs=1e-12)
+    assert float(keep_loss(-tokens, phi).detach()) == pytest.approx(2.0)
+    keep_loss(tokens, phi).backward()  # type: ignore[no-untyped-call]
+    assert phi.grad is None, "stage 1 is not pulled"
+    assert tokens.grad is not None
 
 
 def test_mixed_similarity_is_the_mean() -> None:

@@ -16,7 +16,7 @@ from x2localizer.encode import SetCode
 from x2localizer.gallery.store import RegionTable
 from x2localizer.search import Box, Circle, Reach, Searcher
 from x2localizer.search.search import ZERO, Similarity, to_bytes
-from x2localizer.search.similarity import best_tiles, fine_similarity, token_similarity
+from x2localizer.search.similarity import best_tiles, fine_similarity, summed_paths, summed_tiles, token_similarity
 from x2localizer.types import Position
 
 Codes = npt.NDArray[np.float32]
@@ -58,6 +58,52 @@ def test_similarities_equal_loops_and_tiles_without_data_do_not_count(k: int) ->
         np.testing.assert_allclose(fine_similarity(s_tok, 0.01), s_tok.max((1, 2)), atol=0.031)
 
 
+def _naive_paths(s: Codes, valid: npt.NDArray[np.bool_], t: float, reach: int) -> float:
+    """s_path of one region: every path written out. (k, l) similarities, (l,) valid."""
+    k, per = s.shape
+    m = math.isqrt(per)
+    paths: list[tuple[tuple[int, ...], float]] = [
+        ((tile,), math.exp(s[0, tile] / t) / int(valid.sum())) for tile in range(per) if valid[tile]
+    ]
+    for frame in range(1, k):
+        longer: list[tuple[tuple[int, ...], float]] = []
+        for path, odds in paths:
+            for tile in range(per):
+                near = abs(tile // m - path[-1] // m) <= reach and abs(tile % m - path[-1] % m) <= reach
+                if valid[tile] and near:
+                    share = 1 / (2 * reach + 1) ** 2
+                    longer.append(((*path, tile), odds * share * math.exp(s[frame, tile] / t)))
+        paths = longer
+    return float(t * math.log(sum(odds for _, odds in paths)) / k)
+
+
+@pytest.mark.parametrize(("k", "reach"), [(1, 1), (2, 1), (3, 1), (3, 2)])
+def test_summed_tiles_and_paths_equal_loops(k: int, reach: int) -> None:
+    rng = np.random.default_rng(10 * k + reach)
+    s_tok = token_similarity(_unit(rng, k, 16), _unit(rng, 4, 9, 16))
+    valid = rng.uniform(size=(4, 9)) < 0.7
+    valid[:, 4] = True
+    tiles, paths = summed_tiles(s_tok, valid, 0.1), summed_paths(s_tok, valid, 0.1, reach)
+    for i in range(4):
+        seen = s_tok[i].astype(np.float64)[:, valid[i]]
+        assert tiles[i] == pytest.approx(np.mean(0.1 * np.log(np.exp(seen / 0.1).mean(1))), abs=1e-5)
+        assert paths[i] == pytest.approx(_naive_paths(s_tok[i].astype(np.float64), valid[i], 0.1, reach), abs=1e-5)
+    if k == 1:
+        np.testing.assert_allclose(paths, tiles, atol=1e-6)
+    cold = summed_tiles(s_tok, valid, 1e-4)
+    np.testing.assert_allclose(cold, best_tiles(s_tok, valid), atol=1e-3)  # without temperature the best tile decides
+
+
+def test_a_path_that_nobody_can_drive_counts_little() -> None:
+    s_tok = np.full((2, 2, 49), -0.2, np.float32)
+    s_tok[0, 0, 0] = s_tok[0, 1, 1] = 0.9  # neighbours
+    s_tok[1, 0, 0] = s_tok[1, 1, 48] = 0.9  # opposite corners
+    tiles, paths = summed_tiles(s_tok), summed_paths(s_tok, reach=2)
+    assert tiles[0] == pytest.approx(float(tiles[1]), abs=1e-6)
+    assert paths[0] > paths[1] + 0.2
+    assert np.isfinite(paths).all()
+
+
 def _case(
     seed: int, r: int, per: int, d: int, k: int, spread: float
 ) -> tuple[Codes, Codes, npt.NDArray[np.bool_], SetCode]:
@@ -79,7 +125,7 @@ def _case(
 @settings(max_examples=40)
 @given(
     seed=st.integers(0, 1000), r=st.integers(1, 300), k=st.integers(1, 8), top=st.sampled_from([1, 5, 10]),
-    spread=st.sampled_from([0.05, 0.5, 3.0]), some=st.booleans(), similarity=st.sampled_from(["s_mix", "s_half"]),
+    spread=st.sampled_from([0.05, 0.5, 3.0]), some=st.booleans(), similarity=st.sampled_from(["s_mix", "s_path"]),
 )  # fmt: skip
 def test_the_fast_search_finds_what_the_plain_one_finds(
     seed: int, r: int, k: int, top: int, spread: float, some: bool, similarity: Similarity
@@ -92,6 +138,18 @@ def test_the_fast_search_finds_what_the_plain_one_finds(
     np.testing.assert_array_equal(fast.rows, plain.rows)
     np.testing.assert_allclose(fast.score, plain.score, atol=1e-6)
     assert len(plain.rows) == min(top, r if allowed is None else int(allowed.sum()))
+
+
+def test_regions_are_compared_in_the_order_they_are_asked_for() -> None:
+    whole, tokens, valid, prefix = _case(1, 30, 9, 24, 4, 1.0)
+    searcher = Searcher.of_arrays(whole, tokens, valid)
+    rows = np.array([5, 20, 3, 7, 9], np.int64)  # the first and the last are as far apart as five neighbours
+    for got, one_by_one in zip(
+        searcher.scores(prefix, rows),
+        np.array([np.ravel(searcher.scores(prefix, rows[i : i + 1])) for i in range(5)]).T,
+        strict=True,
+    ):
+        np.testing.assert_allclose(got, one_by_one, atol=1e-6)
 
 
 def test_the_fast_search_looks_at_few_and_says_when_it_gave_up() -> None:
@@ -121,6 +179,16 @@ def test_the_upper_bound_holds_for_every_region() -> None:
         true = np.where(valid[:, None], token_similarity(prefix.tokens[0], tokens), -1).max((1, 2))
         assert (bound >= true - 1e-6).all()
         assert float((bound - true).max()) < 0.6
+
+
+def test_the_upper_bound_of_paths_holds_and_is_close() -> None:
+    for seed in range(20):
+        whole, tokens, valid, prefix = _case(seed, 50, 9, 24, 5, 1.0)
+        searcher = Searcher.of_arrays(whole, tokens, valid, similarity="s_path")
+        rows = np.arange(50)
+        bound, (_, true) = searcher._fine_bound(prefix.tokens[0], rows), searcher.scores(prefix, rows)
+        assert (bound >= true - 1e-6).all()
+        assert float((bound - true).max()) < 0.2
 
 
 def test_the_shipped_product_is_what_onnx_would_make() -> None:

@@ -141,6 +141,10 @@ class ObjectiveSettings(Settings):
     lambda_f: dict[int, float] = {1: 2.0, 2: 1.0, 4: 0.5, 8: 0.0}
     eta_self: float = Field(0.2, ge=0)
     eta_teacher: float = Field(1.0, ge=0)
+    fine: Literal["s_f", "s_best"] = "s_f"
+    """What L_f ranks by: the paper's s_f, or the mean over frames of the (soft) best tile."""
+    eta_keep: float = Field(0.0, ge=0)
+    """Stages 2 and 3: how much tokens are held to the embeddings of stage 1. Not in the paper."""
 
 
 class StageSettings(Settings):
@@ -201,9 +205,9 @@ class LocalizeSettings(Settings):
     """A new window starts that often."""
     budget: int = Field(8, ge=1)
     """Keyframes of a window, tau of the paper."""
-    similarity: Literal["s_mix", "s_half"] = "s_half"
-    """How regions are ranked: s_mix of the paper, by Phi, in which the best frame decides; or s_half, by phi, the mean
-    over frames of the best tile at half stride, which asks every frame and encodes none again."""
+    similarity: Literal["s_mix", "s_path"] = "s_path"
+    """How regions are ranked: s_mix of the paper, by Phi, in which the best frame decides; or s_path, by phi, the
+    summed odds of all paths through the region's tiles at half stride, which asks every frame, encoding none again."""
     candidates: int = Field(10, ge=1)
     """K_c: regions whose tiles a frame is matched with."""
     matching: Literal["path", "frame"] = "path"

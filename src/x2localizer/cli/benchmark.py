@@ -69,14 +69,21 @@ def _measure(data: Path, runs: Path, results: Path, work: Path) -> None:
     say("random start")
     evaluate(controls, data, "random-start", out=results / "random-start", work=work)
     with progress_bar("variants") as progress:
-        ablations, sensitivity = benchmark.measure_variants(
-            data, "test", runs, work, lambda _, done, total: progress(done, total)
-        )
-        candidates = benchmark.measure_candidates(
-            released, data, "test", work, lambda _, done, total: progress(done, total)
-        )
-    for name, values in (("ablations", ablations), ("sensitivity", sensitivity), ("candidates", candidates)):
-        if len(values["rows"]) > 4:
+        report = lambda _, done, total: progress(done, total)  # noqa: E731
+        found = {
+            "ablations": benchmark.measure_variants(
+                list(benchmark.ABLATIONS), ("s_mix",), data, "test", runs, work, report
+            ),
+            "sensitivity": benchmark.measure_variants(
+                list(benchmark.SENSITIVITY), ("s_mix",), data, "test", runs, work, report
+            ),
+            "beyond": benchmark.measure_variants(
+                [*benchmark.BEYOND, benchmark.KEPT_NAME], ("s_mix", "s_best"), data, "test", runs, work, report
+            ),
+            "candidates": benchmark.measure_candidates(released, data, "test", work, report),
+        }
+    for name, values in found.items():
+        if values is not None:
             _write(results / name / "results.json", values)
     say("long range")
     evaluate(["town"], data, "long-range", out=results / "long-range", work=work)

@@ -17,7 +17,7 @@ import os
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,8 @@ from x2localizer.config import ModelSettings, validate
 from x2localizer.errors import BundleError
 
 FORMAT = 1
-GRAPHS = ("frame", "tile", "prefix", "region")
+Part = Literal["frame", "tile", "prefix", "region"]
+GRAPHS: tuple[Part, ...] = ("frame", "tile", "prefix", "region")
 Bytes = npt.NDArray[np.uint8]
 Codes = npt.NDArray[np.float32]
 
@@ -51,6 +52,10 @@ class Bundle:
     fingerprint: str
     threads: int = 0
     _sessions: dict[str, ort.InferenceSession] = field(default_factory=dict, repr=False, compare=False)
+
+    def weights_of(self, part: Part) -> str:
+        """A name for exactly the weights of one encoder."""
+        return self.fingerprint
 
     def encode_frames(self, images: Bytes) -> Codes:
         """phi of street frames: (n, h, w, 3) -> (n, d)."""

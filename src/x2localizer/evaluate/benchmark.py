@@ -15,6 +15,7 @@ from typing import Any
 from x2localizer.config import STAGES, TrainSettings, load_config
 from x2localizer.datasets.dataset import open_dataset
 from x2localizer.evaluate import protocols, tables
+from x2localizer.evaluate.coarse import BY_PHI
 from x2localizer.evaluate.embed import Report
 from x2localizer.evaluate.entrants import Entrant, entrants
 from x2localizer.files import write_text
@@ -56,11 +57,15 @@ MAIN = (
     Planned("town-garet", "town", ("full",), STAGE_2, ("seed=43", "full.steps=300", "full.lr=1e-3")),
     Planned("town-deit", "town-deit", ("full", "progressive"), "town/image/best.safetensors"),
 )
+# Variants of stage 3 are trained half as long as the released model, the paper's objective among them.
+VARIANT_STEPS = "progressive.steps=200"
+REFERENCE = "the paper's objective"
+EVERYWHERE = "objective.lambda_f={1=1, 2=1, 4=1, 8=1}"
 # Table 4a of the paper: what is left out of the objective.
 ABLATIONS = {
     "global only": ("objective.lambda_f={1=0, 2=0, 4=0, 8=0}",),
-    "fine only": ("objective.lambda_g={1=0, 2=0, 4=0, 8=0}", "objective.lambda_f={1=1, 2=1, 4=1, 8=1}"),
-    "symmetric": ("objective.lambda_f={1=1, 2=1, 4=1, 8=1}",),
+    "fine only": ("objective.lambda_g={1=0, 2=0, 4=0, 8=0}", EVERYWHERE),
+    "symmetric": (EVERYWHERE,),
     "without self-distillation": ("objective.eta_self=0",),
     "without teacher": ("objective.eta_teacher=0",),
 }
@@ -80,14 +85,25 @@ SENSITIVITY = {
     "tau_d 0.10": ("objective.tau_d=0.1",),
 }
 
+# Beyond the paper: every frame counts while training too, and tokens are held to the embeddings of stage 1.
+BY_FRAMES = ("objective.fine=s_best", EVERYWHERE)
+KEPT = Planned(
+    "town-kept", "town", ("full", "progressive"), "town/image/best.safetensors",
+    (*BY_FRAMES, "objective.eta_keep=1", VARIANT_STEPS),
+)  # fmt: skip
+KEPT_NAME = "L_f by s_best, tokens kept"
+BEYOND = {"L_f by s_best": BY_FRAMES}
+
 
 def variant(name: str, overrides: tuple[str, ...]) -> Planned:
     """Stage 3 once more, with another objective."""
     slug = "".join(c if c.isalnum() or c == "." else "-" for c in name).replace("--", "-").strip("-")
-    return Planned(f"town-{slug}", "town", ("progressive",), STAGE_2, overrides)
+    return Planned(f"town-{slug}", "town", ("progressive",), STAGE_2, (*overrides, VARIANT_STEPS))
 
 
-VARIANTS = {name: variant(name, overrides) for name, overrides in (ABLATIONS | SENSITIVITY).items()}
+VARIANTS = {REFERENCE: Planned("town-reference", "town", ("progressive",), STAGE_2, (VARIANT_STEPS,))}
+VARIANTS |= {name: variant(name, overrides) for name, overrides in (ABLATIONS | BEYOND | SENSITIVITY).items()}
+VARIANTS |= {KEPT_NAME: KEPT}
 PLAN = (*MAIN, *VARIANTS.values())
 
 
@@ -114,28 +130,26 @@ def train_missing(
         )  # fmt: skip
 
 
-def progressive(runs: Path, name: str) -> Entrant | None:
-    """The model of a variant, by s_mix alone; None if it was not trained."""
+def progressive(runs: Path, name: str, similarities: tuple[str, ...] = ("s_mix",)) -> Entrant | None:
+    """The model of a variant, by some similarities; None if it was not trained."""
     path = runs / VARIANTS[name].name / "progressive" / "best.safetensors"
     if not path.is_file():
         return None
     (found,) = entrants(str(path))
-    return replace(found, run=name, similarities=("s_mix",))
+    return replace(found, run=name, similarities=similarities)
 
 
-def measure_variants(data: Path, split: str, runs: Path, work: Path, report: Report) -> tuple[Values, Values]:
-    """Prefix retrieval of the ablations and of the sensitivity runs that were trained, beside the released model."""
-    source = open_dataset(data)
-    (whole,) = entrants(str(runs / "town" / "progressive" / "best.safetensors"))
-    released = replace(whole, run="the paper's objective", similarities=("s_mix",))
-    out = []
-    for names in (ABLATIONS, SENSITIVITY):
-        models = [released, *(found for name in names if (found := progressive(runs, name)) is not None)]
-        rows, gallery = protocols.prefix_rows(models, source, split, work, report)
-        cells = tables.prefix_cells(rows, gallery)
-        videos = len(next(iter(rows[0].ranks.values())))
-        out.append({"videos": videos, "gallery": gallery, "rows": tables.to_values(cells)})
-    return out[0], out[1]
+def measure_variants(
+    names: Sequence[str], similarities: tuple[str, ...], data: Path, split: str, runs: Path, work: Path, report: Report
+) -> Values | None:
+    """Prefix retrieval of those variants that were trained, beside the paper's objective; None if none was."""
+    models = [found for name in (REFERENCE, *names) if (found := progressive(runs, name, similarities)) is not None]
+    if len(models) < 2:
+        return None
+    rows, gallery = protocols.prefix_rows(models, open_dataset(data), split, work, report)
+    cells = tables.prefix_cells(rows, gallery)
+    videos = len(next(iter(rows[0].ranks.values())))
+    return {"videos": videos, "gallery": gallery, "rows": tables.to_values(cells)}
 
 
 def measure_candidates(model: str, data: Path, split: str, work: Path, report: Report) -> Values:
@@ -260,12 +274,12 @@ def page_text(found: dict[str, Values], notes: str = "") -> str:
 
 def _beyond(cell: tables.Cell) -> bool:
     """Rows that the paper does not have, but for the baseline of the stage-1 towers."""
-    return cell.similarity == "s_half" or (cell.similarity == "s_best" and cell.model != "stage-1 towers")
+    return cell.similarity in BY_PHI or (cell.similarity == "s_best" and cell.model != "stage-1 towers")
 
 
 def _is_beyond(row: Values) -> bool:
     ours = row["run"] == "town" and row["model"] in ("stage-1 towers", "X²Localizer")
-    return bool(ours and row["similarity"] in ("s_mix", "s_best", "s_half"))
+    return bool(ours and row["similarity"] in ("s_mix", "s_best", *BY_PHI))
 
 
 def _labelled(row: Values) -> Values:

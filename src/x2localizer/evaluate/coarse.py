@@ -12,11 +12,15 @@ from x2localizer import geo
 from x2localizer.encode import SetCode
 from x2localizer.evaluate.embed import Embeddings, Prefixes
 from x2localizer.metrics import ranks_of
-from x2localizer.search.similarity import best_tiles, fine_similarity, token_similarity
+from x2localizer.search.search import reach_in
+from x2localizer.search.similarity import best_tiles, fine_similarity, summed_paths, summed_tiles, token_similarity
 
 Codes = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
 REGIONS_AT_ONCE = 512
+IN_MEMORY = 1 << 30
+BY_PHI = ("s_half", "s_sum", "s_path")
+"""Similarities of phi of the frames with phi of the tiles at half stride: best tile, all tiles, all paths."""
 KEPT = 10
 """Regions of each video that are kept: K_c."""
 
@@ -52,15 +56,32 @@ def region_scores(
     return {kind: np.concatenate(parts) for kind, parts in out.items()}
 
 
+def half_scores(frames: Codes, tiles: Codes, kinds: Sequence[str], reach: int) -> dict[str, Codes]:
+    """Similarities of one prefix by phi of its frames, (k, d), with the tiles at half stride of all regions,
+    (r, l, d): (r,) each."""
+    out: dict[str, list[Codes]] = {kind: [] for kind in kinds}
+    for start in range(0, len(tiles), REGIONS_AT_ONCE):
+        s_tok = token_similarity(frames, np.ascontiguousarray(tiles[start : start + REGIONS_AT_ONCE]))
+        for kind in kinds:
+            if kind == "s_half":
+                out[kind].append(best_tiles(s_tok))
+            elif kind == "s_sum":
+                out[kind].append(summed_tiles(s_tok))
+            else:
+                out[kind].append(summed_paths(s_tok, reach=reach))
+    return {kind: np.concatenate(parts) for kind, parts in out.items()}
+
+
 def coarse(
     seen: Embeddings, budget: int, kinds: Sequence[str], starts: Ints | None = None, tau_f: float = 0.01
 ) -> dict[str, Coarse]:
     """Ranks of all videos by each similarity."""
-    plain = [kind for kind in kinds if kind != "s_half"]
+    plain, by_phi = ([kind for kind in kinds if (kind in BY_PHI) is side] for side in (False, True))
     regions = _in_memory(seen.region_codes)
     prefixes = seen.prefixes(budget, starts) if plain else None
     frames = prefix_frames(seen, budget, starts)
-    halves = _half_tokens(seen) if "s_half" in kinds else None
+    halves = _half_tiles(seen) if by_phi else None
+    reach = reach_in(seen.regions[0].region)
     holds = regions_that_hold(seen, end_frames(seen, budget, starts))
     ranks: dict[str, list[tuple[int, int, Ints]]] = {kind: [] for kind in kinds}
     for video in range(len(seen.videos)):
@@ -69,7 +90,7 @@ def coarse(
             found |= region_scores(*_one(prefixes, video), regions, plain, tau_f)
         if halves is not None:
             tokens = np.asarray(seen.frame_codes[frames[video]])
-            found |= {"s_half": region_scores(tokens[0], tokens, halves, ["s_best"])["s_best"]}
+            found |= half_scores(tokens, halves, by_phi, reach)
         for kind, scores in found.items():
             rank = int(ranks_of(scores[None], seen.region_of[video : video + 1])[0])
             ranks[kind].append((rank, first_rank(scores, holds[video]), best_rows(scores, KEPT)))
@@ -117,15 +138,13 @@ def _one(prefixes: Prefixes, video: int) -> tuple[Codes, Codes]:
     return np.asarray(prefixes.whole[video]), np.asarray(prefixes.tokens[video, : prefixes.lengths[video]])
 
 
-def _half_tokens(seen: Embeddings) -> SetCode:
-    """phi of the regions' tiles at half stride, as tokens."""
-    codes = seen.grid_codes
-    return _in_memory(
-        SetCode(np.zeros((len(codes), codes.shape[-1]), np.float32), codes.reshape(len(codes), -1, codes.shape[-1]))
-    )
+def _half_tiles(seen: Embeddings) -> Codes:
+    """phi of the regions' tiles at half stride, (r, l, d); they stay on disk if they are large."""
+    codes = seen.grid_codes.reshape(len(seen.regions), -1, seen.grid_codes.shape[-1])
+    return codes if codes.nbytes > IN_MEMORY else np.array(codes)
 
 
 def _in_memory(codes: SetCode) -> SetCode:
     """Embeddings of regions in memory; tokens stay on disk and are read by part if they are large."""
-    large = codes.tokens.nbytes > 1 << 30
+    large = codes.tokens.nbytes > IN_MEMORY
     return SetCode(np.asarray(codes.whole), codes.tokens if large else np.array(codes.tokens))

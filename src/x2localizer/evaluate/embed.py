@@ -4,14 +4,15 @@
     prefixes  Phi of the first tau keyframes from a start       tiles    phi of the tile around every frame
     grid      phi of the tiles of every region at half stride
 
-Files are named after the model and the data set, so that nothing old is taken for new. They are memory-mapped: a
-benchmark of any size needs little memory.
+Files are named after the weights that made them and the data set, so that nothing old is taken for new, and models that
+share a tower share its embeddings. They are memory-mapped: a benchmark of any size needs little memory.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +26,7 @@ from x2localizer.config import ModelSettings
 from x2localizer.datasets.dataset import Dataset
 from x2localizer.datasets.tables import FrameRow, RegionRow, VideoRow
 from x2localizer.datasets.tiles import cut_tiles, half_stride
-from x2localizer.encode import SetCode
+from x2localizer.encode import Part, SetCode
 from x2localizer.errors import DatasetError
 from x2localizer.files import atomic_path
 from x2localizer.types import Floats, Image
@@ -43,9 +44,8 @@ class Encoder(Protocol):
     def model(self) -> ModelSettings:
         """Sizes."""
 
-    @property
-    def fingerprint(self) -> str:
-        """A name for exactly these weights."""
+    def weights_of(self, part: Part) -> str:
+        """A name for exactly the weights that this function needs: models that share them share embeddings."""
 
     def encode_frames(self, images: npt.NDArray[np.uint8]) -> Codes:
         """phi of frames."""
@@ -128,7 +128,7 @@ class Embeddings:
                 found = self.encoder.encode_regions(np.stack([self._region_tiles(i, n, px) for i in part]))
                 yield [found.whole, found.tokens]
 
-        whole, tokens = self._kept("regions", [(len(self.regions), d), (len(self.regions), n * n, d)], chunks)
+        whole, tokens = self._kept("region", "regions", [(len(self.regions), d), (len(self.regions), n * n, d)], chunks)
         return SetCode(whole, tokens)
 
     def prefixes(self, budget: int, starts: Ints | None = None) -> Prefixes:
@@ -155,20 +155,20 @@ class Embeddings:
                     whole[rows], tokens[rows, :length] = found.whole, found.tokens
                 yield [whole, tokens]
 
-        whole, tokens = self._kept(name, [(count, d), (count, budget, d)], chunks)
+        whole, tokens = self._kept("prefix", name, [(count, d), (count, budget, d)], chunks)
         return Prefixes(whole, tokens, lengths)
 
     @cached_property
     def frame_codes(self) -> Codes:
         """phi of every frame, (f, d)."""
         rows = [row for found in self.frames for row in found]
-        return self._pictures("frames", rows, self._frame, self.encoder.encode_frames)
+        return self._pictures("frame", rows, self._frame, self.encoder.encode_frames)
 
     @cached_property
     def tile_codes(self) -> Codes:
         """phi of the tile around every frame, (f, d); NaN where a frame has none."""
         rows = [row for found in self.frames for row in found]
-        return self._pictures("tiles", rows, self._tile, self.encoder.encode_tiles)
+        return self._pictures("tile", rows, self._tile, self.encoder.encode_tiles)
 
     @cached_property
     def grid_codes(self) -> Codes:
@@ -182,25 +182,25 @@ class Embeddings:
                 found = [self.encoder.encode_tiles(tiles[list(part)]) for part in _parts(m * m, PICTURES_AT_ONCE)]
                 yield [np.concatenate(found).reshape(1, m, m, d)]
 
-        (codes,) = self._kept("grid", [(len(self.regions), m, m, d)], chunks)
+        (codes,) = self._kept("tile", "grid", [(len(self.regions), m, m, d)], chunks)
         return codes
 
     def _pictures(
-        self, name: str, rows: list[FrameRow], read: Callable[[FrameRow], Image | None],
+        self, part: Part, rows: list[FrameRow], read: Callable[[FrameRow], Image | None],
         encode: Callable[[npt.NDArray[np.uint8]], Codes],
     ) -> Codes:  # fmt: skip
         d = self.encoder.model.dim
 
         def chunks() -> Iterator[list[Codes]]:
-            for part in _parts(len(rows), PICTURES_AT_ONCE):
-                images = [read(rows[i]) for i in part]
-                out = np.full((len(part), d), np.nan, np.float32)
+            for chosen in _parts(len(rows), PICTURES_AT_ONCE):
+                images = [read(rows[i]) for i in chosen]
+                out = np.full((len(chosen), d), np.nan, np.float32)
                 there = [k for k, image in enumerate(images) if image is not None]
                 if there:
                     out[there] = encode(np.stack([image for image in images if image is not None]))
                 yield [out]
 
-        (codes,) = self._kept(name, [(len(rows), d)], chunks)
+        (codes,) = self._kept(part, f"{part}s", [(len(rows), d)], chunks)
         return codes
 
     def _frame(self, row: FrameRow) -> Image:
@@ -218,25 +218,16 @@ class Embeddings:
         return cut_tiles(self._region(region, n * px), n)
 
     def _kept(
-        self, name: str, shapes: list[tuple[int, ...]], chunks: Callable[[], Iterator[list[Codes]]]
+        self, part: Part, name: str, shapes: list[tuple[int, ...]], chunks: Callable[[], Iterator[list[Codes]]]
     ) -> list[Codes]:
         """Arrays from disk, or made a chunk at a time and put there."""
-        stem = self.work / f"{self.encoder.fingerprint}-{self.data.contents}-{self.split}-{name}"
+        stem = self.work / f"{self.encoder.weights_of(part)}-{self.data.contents}-{self.split}-{name}"
         paths = [stem.with_name(f"{stem.name}-{k}.npy") for k in range(len(shapes))]
         if not all(path.is_file() for path in paths):
             stem.parent.mkdir(parents=True, exist_ok=True)
-            self._make(name, paths, shapes, chunks)
+            with ExitStack() as whole:
+                self._fill(name, [whole.enter_context(atomic_path(path)) for path in paths], shapes, chunks)
         return [np.load(path, mmap_mode="r") for path in paths]
-
-    def _make(
-        self, name: str, paths: list[Path], shapes: list[tuple[int, ...]], chunks: Callable[[], Iterator[list[Codes]]]
-    ) -> None:
-        if len(paths) == 1:
-            with atomic_path(paths[0]) as target:
-                self._fill(name, [target], shapes, chunks)
-            return
-        with atomic_path(paths[0]) as first, atomic_path(paths[1]) as second:
-            self._fill(name, [first, second], shapes, chunks)
 
     def _fill(
         self, name: str, paths: list[Path], shapes: list[tuple[int, ...]], chunks: Callable[[], Iterator[list[Codes]]]

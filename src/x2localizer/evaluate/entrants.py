@@ -11,6 +11,7 @@ import numpy as np
 from x2localizer.config import STAGES
 from x2localizer.encode import open_bundle, shipped
 from x2localizer.errors import UserError
+from x2localizer.evaluate.coarse import BY_PHI
 from x2localizer.evaluate.embed import Encoder
 from x2localizer.evaluate.rankings import SUFFIXES
 
@@ -22,7 +23,7 @@ NAMES = {
 # By which similarities it is ranked; the last is the one that finds its candidates.
 SIMILARITIES = {
     "image": ("s_f", "s_best"), "full": ("s_best", "s_g", "s_mix"),
-    "progressive": ("s_half", "s_best", "s_g", "s_mix"),
+    "progressive": (*BY_PHI, "s_best", "s_g", "s_mix"),
 }  # fmt: skip
 
 
@@ -74,7 +75,10 @@ def _of_checkpoint(run: str, path: Path) -> Entrant:
     stage = str(found.state.get("stage", "progressive"))
     encoder = CheckpointEncoder(found, adapt=stage != "image")
     model = NAMES[stage, found.settings.model.adapters]
-    return Entrant(run, model, SIMILARITIES[stage], encoder, encoder.parameters, tau_f=encoder.tau_f)
+    kinds = SIMILARITIES[stage]
+    if not found.settings.model.adapters:
+        kinds = tuple(kind for kind in kinds if kind not in BY_PHI)  # they are of towers that no later stage trains
+    return Entrant(run, model, kinds, encoder, encoder.parameters, tau_f=encoder.tau_f)
 
 
 def latency_ms(encoder: Encoder, budget: int, times: int = 7) -> float:

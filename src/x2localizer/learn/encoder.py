@@ -7,9 +7,9 @@ import numpy.typing as npt
 import torch
 
 from x2localizer.config import ModelSettings
-from x2localizer.encode import SetCode
+from x2localizer.encode import Part, SetCode
 from x2localizer.learn.batches import to_input
-from x2localizer.learn.checkpoint import Checkpoint, load_weights
+from x2localizer.learn.checkpoint import Checkpoint, fingerprint_of, load_weights
 from x2localizer.learn.model import Model, is_adapter
 from x2localizer.learn.towers import SetEmbedding
 
@@ -23,7 +23,7 @@ class CheckpointEncoder:
     def __init__(self, found: Checkpoint, *, adapt: bool = True) -> None:
         self.model: ModelSettings = found.settings.model
         self.tau_f = found.settings.objective.tau_f
-        self.fingerprint = found.fingerprint + ("" if adapt else "-phi")
+        self._tensors = found.tensors
         self._adapt = adapt and found.settings.model.adapters
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self._towers = Model(found.settings.model).eval()
@@ -31,6 +31,15 @@ class CheckpointEncoder:
         self._towers.to(self._device)
         used = [p for name, p in self._towers.named_parameters() if self._adapt or not is_adapter(name)]
         self.parameters = sum(parameter.numel() for parameter in used)
+
+    def weights_of(self, part: Part) -> str:
+        """A name for the weights of one function: a tower, with its adapters for prefixes and regions."""
+        tower, adapted = ("ground." if part in ("frame", "prefix") else "aerial."), part in ("prefix", "region")
+        used = {
+            name: tensor for name, tensor in self._tensors.items()
+            if name.startswith(tower) and (adapted or not is_adapter(name))
+        }  # fmt: skip
+        return fingerprint_of(used) + ("-phi" if adapted and not self._adapt else "")
 
     def _input(self, images: Bytes) -> torch.Tensor:
         return to_input(images).to(self._device)

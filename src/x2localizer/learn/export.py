@@ -181,7 +181,7 @@ def check_bundle(
         "frame": bundle.encode_frames, "tile": bundle.encode_tiles,
         "prefix": bundle.encode_prefixes, "region": bundle.encode_regions,
     }  # fmt: skip
-    differences = {}
+    differences: dict[str, float] = {}
     for name in GRAPHS:
         example = torch.from_numpy(images[name]) if images else _example(model, name, 3, 4, seed=1)
         expected, found = graph_of(model, name)(example), encoders[name](example.numpy())

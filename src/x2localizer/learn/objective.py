@@ -59,6 +59,16 @@ def fine_similarity(s_tok: Tensor, temperature: float) -> Tensor:
     return (ground + aerial) / 2
 
 
+def best_tile_similarity(s_tok: Tensor, temperature: float) -> Tensor:
+    """s_best, not in the paper: the mean over frames of the soft best tile. (b, n, k, l) -> (b, n)."""
+    return soft_aggregate(s_tok, temperature).mean(-1)
+
+
+def keep_loss(tokens: Tensor, phi: Tensor) -> Tensor:
+    """L_keep, not in the paper: how far tokens have turned from the embeddings of stage 1, both of length 1."""
+    return (1.0 - (tokens * phi.detach()).sum(-1)).mean()
+
+
 def mixed_similarity(s_g: Tensor, s_f: Tensor) -> Tensor:
     """s_mix, equation 15."""
     return (s_g + s_f) / 2

@@ -18,13 +18,16 @@ from x2localizer.learn.gather import allowed_columns, gather_rows, targets
 from x2localizer.learn.model import Model, Trains
 from x2localizer.learn.objective import (
     Losses,
+    best_tile_similarity,
     fine_similarity,
+    keep_loss,
     row_cross_entropy,
     soft_margin_loss,
     token_similarity,
     total_loss,
 )
 from x2localizer.learn.score import Gallery, embed_prefixes, embed_regions, pair_recall, recalls
+from x2localizer.learn.towers import Tower
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +76,33 @@ def full_stage(settings: TrainSettings, train: Videos, held_out: Videos) -> Stag
     def loss(model: Model, batch: PairBatch | VideoBatch) -> Losses:
         assert isinstance(batch, VideoBatch)
         assert batch.tiles is not None
-        videos = model.prefixes(batch.frames, [full])[full]
-        s_g = videos.whole @ gather_rows(model.regions(batch.tiles).whole).t()
+        videos, regions = model.prefixes(batch.frames, [full])[full], model.regions(batch.tiles)
+        s_g = videos.whole @ gather_rows(regions.whole).t()
         allowed = allowed_columns(batch.places, settings.model.region_tiles)
         value = row_cross_entropy(s_g, settings.objective.tau_c, target=targets(s_g), allowed=allowed)
-        return Losses(value, {f"global_{full}": value})
+        found = Losses(value, {f"global_{full}": value})
+        if not settings.objective.eta_keep:
+            return found
+        ground, aerial = untouched(model.ground, batch.frames), untouched(model.aerial, batch.tiles)
+        return with_keep(found, [(videos.tokens, ground), (regions.tokens, aerial)], settings.objective.eta_keep)
 
     return Stage(
         "full", "adapters", settings.full, lambda rng: train.video_batch(rng, settings.full), loss,
         lambda model: recalls(model, held_out, [full], settings.objective), lambda found: found[f"s_g@{full}"],
     )  # fmt: skip
+
+
+def with_keep(found: Losses, pairs: list[tuple[Tensor, Tensor]], weight: float) -> Losses:
+    """Losses with L_keep over pairs of tokens and the embeddings of stage 1 they came from, (b, s, d) each."""
+    value = torch.stack([keep_loss(tokens, phi) for tokens, phi in pairs]).mean()
+    return Losses(found.total + weight * value, {**found.terms, "keep": value})
+
+
+@torch.no_grad()
+def untouched(tower: Tower, images: Tensor) -> Tensor:
+    """phi of sets of images: (b, s, 3, h, w) -> (b, s, d)."""
+    out: Tensor = tower(images.flatten(0, 1)).unflatten(0, images.shape[:2])
+    return out
 
 
 def freeze(model: Model, train: Videos, folder: Path) -> Frozen:
@@ -102,7 +122,9 @@ def freeze(model: Model, train: Videos, folder: Path) -> Frozen:
 
 def progressive_stage(settings: TrainSettings, train: Videos, held_out: Videos, frozen: Frozen) -> Stage:
     """Stage 3: all budgets with the whole objective; the ground adapters train against fixed regions and teacher."""
-    budgets = list(settings.budgets)
+    budgets, objective = list(settings.budgets), settings.objective
+    aggregate = fine_similarity if objective.fine == "s_f" else best_tile_similarity
+    judged_by = "s_mix" if objective.fine == "s_f" else "s_best"
     region_of = torch.from_numpy(train.region_of)
 
     def loss(model: Model, batch: PairBatch | VideoBatch) -> Losses:
@@ -110,16 +132,21 @@ def progressive_stage(settings: TrainSettings, train: Videos, held_out: Videos, 
         columns = region_of.to(batch.videos.device)[gather_rows(batch.videos)]
         whole, tokens = frozen.regions.whole[columns], frozen.regions.tokens[columns]
         s_g, s_f = {}, {}
-        for budget, prefix in model.prefixes(batch.frames, budgets).items():
+        prefixes = model.prefixes(batch.frames, budgets)
+        for budget, prefix in prefixes.items():
             s_g[budget] = prefix.whole @ whole.t()
-            if settings.objective.lambda_f[budget]:
-                s_f[budget] = fine_similarity(token_similarity(prefix.tokens, tokens), settings.objective.tau_f)
+            if objective.lambda_f[budget]:
+                s_f[budget] = aggregate(token_similarity(prefix.tokens, tokens), objective.tau_f)
         teacher = frozen.teacher[batch.videos] @ whole.t()
         allowed = allowed_columns(batch.places, settings.model.region_tiles)
-        return total_loss(s_g, s_f, teacher, settings.objective, allowed, targets(teacher))
+        found = total_loss(s_g, s_f, teacher, objective, allowed, targets(teacher))
+        if not objective.eta_keep:
+            return found
+        phi = untouched(model.ground, batch.frames)
+        return with_keep(found, [(p.tokens, phi[:, :budget]) for budget, p in prefixes.items()], objective.eta_keep)
 
     def mean_recall(found: dict[str, float]) -> float:
-        return float(np.mean([found[f"s_mix@{budget}"] for budget in budgets]))
+        return float(np.mean([found[f"{judged_by}@{budget}"] for budget in budgets]))
 
     return Stage(
         "progressive", "ground adapters", settings.progressive,

@@ -22,6 +22,8 @@ Floats = npt.NDArray[np.float64]
 HEADINGS = 8
 SPEEDS = ((0.0, 0.2), (7.0, 0.3), (12.0, 0.5))
 """Metres per second, and how probable each is in any second."""
+AROUND_M = 60.0
+"""The best place is the one with the most belief so far around it, not the one tile that has most."""
 FADING = 0.85
 """What an older similarity counts against that of the frame after it."""
 
@@ -108,22 +110,16 @@ class Belief:
     def best(self, code: npt.NDArray[np.float32]) -> Match:
         """The best tile as things stand; the code is that of the last frame."""
         places = self.mass.sum(0)
-        c, row, column = (int(v) for v in np.unravel_index(int(np.argmax(places)), places.shape))
+        offsets = disc(AROUND_M / (self._tile_m / 2))
+        around = summed_around(places, offsets)
+        c, row, column = (int(v) for v in np.unravel_index(int(np.argmax(around)), around.shape))
         similarity = float(self.grid.codes[c, row, column] @ code)
-        middle = self._middle(places[c], row, column)
+        middle = _middle(places[c], row, column, offsets)
         return Match(c, *middle, similarity, self._faded(similarity), self._share(c, row, column))
 
     def _faded(self, similarity: float) -> float:
         """The mean similarity of the last frames, the latest counting most."""
         return similarity if self._recent is None else FADING * self._recent + (1 - FADING) * similarity
-
-    @staticmethod
-    def _middle(places: Floats, row: int, column: int) -> tuple[float, float]:
-        """The centre of belief around a tile, finer than the tiles."""
-        rows, columns = slice(max(0, row - 1), row + 2), slice(max(0, column - 1), column + 2)
-        weight = places[rows, columns]
-        r, k = np.mgrid[rows, columns][:, : weight.shape[0], : weight.shape[1]]
-        return float((weight * r).sum() / weight.sum()), float((weight * k).sum() / weight.sum())
 
     def _share(self, c: int, row: int, column: int) -> float:
         """The share of all belief that lies within 80 m of a tile."""
@@ -134,6 +130,32 @@ class Belief:
         y = np.array([2 * r.y for r in self.grid.regions])[:, None, None] + np.arange(m)[:, None]
         near = (x - (2 * region.x + column)) ** 2 + (y - (2 * region.y + row)) ** 2 <= reach**2
         return float(self.mass.sum(0)[near].sum())
+
+
+@cache
+def disc(radius: float) -> tuple[tuple[int, int], ...]:
+    """Rows and columns from a tile to those within a radius, in tiles."""
+    reach = range(-int(radius), int(radius) + 1)
+    return tuple((r, c) for r in reach for c in reach if r * r + c * c <= radius * radius)
+
+
+def summed_around(places: Floats, offsets: tuple[tuple[int, int], ...]) -> Floats:
+    """What lies around each tile of its candidate, (c, m, m)."""
+    m, pad = places.shape[-1], max(max(pair) for pair in offsets)
+    wide = np.pad(places, ((0, 0), (pad, pad), (pad, pad)))
+    out = np.zeros_like(places)
+    for dr, dc in offsets:
+        out += wide[:, pad + dr : pad + dr + m, pad + dc : pad + dc + m]
+    return out
+
+
+def _middle(places: Floats, row: int, column: int, offsets: tuple[tuple[int, int], ...]) -> tuple[float, float]:
+    """The centre of belief around a tile, finer than the tiles, (m, m)."""
+    m = len(places)
+    near = [(row + dr, column + dc) for dr, dc in offsets if 0 <= row + dr < m and 0 <= column + dc < m]
+    rows, columns = np.array(near).T
+    weight = places[rows, columns]
+    return float(weight @ rows / weight.sum()), float(weight @ columns / weight.sum())
 
 
 def moved(mass: Floats, cell_m: float, turning: float = 0.12) -> Floats:

@@ -167,7 +167,7 @@ class Localizer:
 
     def _window_code(self) -> SetCode:
         """The window as the searcher wants it: Phi of its keyframes, or phi of each, which is known already."""
-        if self.searcher.similarity == "s_half":
+        if self.searcher.similarity == "s_path":
             tokens = np.stack([code for _, code in self._window])[None]
             return SetCode(tokens[:, 0], tokens)
         return self.bundle.encode_prefixes(np.stack([image for image, _ in self._window])[None])

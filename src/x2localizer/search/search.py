@@ -1,8 +1,8 @@
-"""The best regions for a prefix by s_mix or s_half: plain, and fast with a proof.
+"""The best regions for a prefix by s_mix or s_path: plain, and fast with a proof.
 
 The fast search rests on two facts. A softmax-weighted mean is at most its maximum, so s_f is at most the best
-frame-tile similarity, and s_mix at most (s_g + that) / 2; s_half is the mean over frames of the best tile. And tokens
-kept in 8 bits give each frame's best similarity up to an error that the Cauchy-Schwarz inequality bounds. So every
+frame-tile similarity, and s_mix at most (s_g + that) / 2; s_path grows with every frame-tile similarity. And tokens
+kept in 8 bits give these similarities up to an error that the Cauchy-Schwarz inequality bounds. So every
 region has an upper bound at a fraction of the cost; the exact similarity is worked out for the regions with the highest
 bounds, until no bound that is left reaches the K-th best. Then the top K is exactly that of the plain search: the
 answer is certified.
@@ -21,16 +21,20 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime as ort
 
+from x2localizer import geo
 from x2localizer.encode import SetCode
 from x2localizer.errors import GalleryError
 from x2localizer.gallery.store import Gallery
 from x2localizer.gallery.tiles import TileReader
-from x2localizer.search.similarity import Bools, Codes, best_tiles, fine_similarity, token_similarity
+from x2localizer.search.similarity import REACH, Bools, Codes, fine_similarity, summed_paths, token_similarity
+from x2localizer.types import Region
 
 Rows = npt.NDArray[np.int64]
-Similarity = Literal["s_mix", "s_half"]
+Similarity = Literal["s_mix", "s_path"]
 ROUNDING = 1e-5
 """Bounds are worked out in float32: so much is added, which is a hundred times their rounding."""
+REACH_M = 115.0
+"""s_path: how far the camera may move between keyframes: 23 m/s over 5 s."""
 ZERO = 128
 """The byte that stands for 0."""
 
@@ -39,7 +43,7 @@ ZERO = 128
 class Hits:
     """The best regions, best first: rows in the gallery, their similarity, and what it is made of, all (k,).
 
-    ``fine`` is s_f, or the mean over frames of the best tile. ``certified``: no other region of those that
+    ``fine`` is s_f, or s_path itself. ``certified``: no other region of those that
     were allowed can be better. ``examined`` counts exact comparisons.
     """
 
@@ -76,7 +80,7 @@ class Bytes:
 class Searcher:
     """Searches one gallery. Embeddings of regions and their tokens in 8 bits are kept in memory.
 
-    s_mix compares Phi of the prefix with Phi of the regions. s_half compares phi of the frames with phi of the regions'
+    s_mix compares Phi of the prefix with Phi of the regions. s_path compares phi of the frames with phi of the regions'
     tiles at half stride: the prefix's ``tokens`` are then phi of its frames, and its ``whole`` is not looked at.
 
     Full tokens are kept too if they take at most ``memory_mb``; else those of the best regions are read when needed.
@@ -92,9 +96,10 @@ class Searcher:
         threads: int = 0,
         similarity: Similarity = "s_mix",
         full: Codes | None = None,
+        reach: int = REACH,
     ) -> None:
         self.whole, self.valid, self._read, self.small, self._full = whole, valid, read, small, full
-        self.similarity = similarity
+        self.similarity, self.reach = similarity, reach
         self.temperature, self.threads = temperature, threads or os.cpu_count() or 1
 
     @classmethod
@@ -106,7 +111,7 @@ class Searcher:
         table = gallery.regions
         if not len(table):
             raise GalleryError(f"The gallery {gallery.address} holds no region.", "Index larger imagery.")
-        half = similarity == "s_half"
+        half = similarity == "s_path"
         per, d = (2 * gallery.about.n - 1) ** 2 if half else gallery.about.n**2, gallery.about.dim
         keep = len(table) * per * d * 4 <= memory_mb << 20
         full = np.empty((len(table), per, d), np.float32) if keep else None
@@ -127,7 +132,7 @@ class Searcher:
                 return _half_tiles(gallery, tiles, rows)[0]
             return gallery.tokens(table.ids[rows])
 
-        return cls(table.whole, valid, read, parts, temperature, threads, similarity, full)
+        return cls(table.whole, valid, read, parts, temperature, threads, similarity, full, reach_in(table.region(0)))
 
     @classmethod
     def of_arrays(
@@ -147,7 +152,7 @@ class Searcher:
 
     def mixed(self, s_g: Codes, fine: Codes) -> Codes:
         """The similarity from its parts."""
-        return np.asarray(fine if self.similarity == "s_half" else (s_g + fine) / 2, np.float32)
+        return np.asarray(fine if self.similarity == "s_path" else (s_g + fine) / 2, np.float32)
 
     def look_at(self, prefix: SetCode, rows: Rows) -> Hits:
         """Some regions, in their order."""
@@ -165,8 +170,8 @@ class Searcher:
         """s_g and the fine part of some regions, exactly: (m,) each."""
         s_tok = self._token_similarity(prefix.tokens[0], rows)
         valid = None if self.valid[rows].all() else self.valid[rows]
-        if self.similarity == "s_half":
-            return np.zeros(len(rows), np.float32), best_tiles(s_tok, valid)
+        if self.similarity == "s_path":
+            return np.zeros(len(rows), np.float32), summed_paths(s_tok, valid, reach=self.reach)
         s_g = self.whole[rows] @ prefix.whole[0]
         return s_g, fine_similarity(s_tok, self.temperature, valid)
 
@@ -174,7 +179,7 @@ class Searcher:
         """s_tok of some regions, (m, k, l); tokens that are in memory are not copied together first."""
         if self._full is None:
             return token_similarity(frames, self._read(rows))
-        if len(rows) == rows[-1] - rows[0] + 1:  # neighbours: one product
+        if np.array_equal(rows, np.arange(rows[0], rows[0] + len(rows))):  # neighbours in order: one product
             return token_similarity(frames, self._full[rows[0] : rows[-1] + 1])
         out = np.empty((len(rows), len(frames), self._full.shape[1]), np.float32)
         for i, row in enumerate(rows):
@@ -197,7 +202,7 @@ class Searcher:
         rows = np.arange(len(self.whole)) if allowed is None else np.flatnonzero(allowed)
         if len(rows) <= 4 * k or 4 * k > most:
             return self.plain(prefix, k, allowed)
-        s_g = 0.0 if self.similarity == "s_half" else self.whole[rows] @ prefix.whole[0]
+        s_g = 0.0 if self.similarity == "s_path" else self.whole[rows] @ prefix.whole[0]
         bound = self.mixed(np.asarray(s_g, np.float32), self._fine_bound(prefix.tokens[0], rows)) + ROUNDING
         order = np.argsort(-bound, kind="stable")
         taken = np.zeros(0, np.int64)
@@ -220,7 +225,7 @@ class Searcher:
         return self._best(rows[taken], s_g, s_f, k, certified=True)
 
     def _fine_bound(self, frames: Codes, rows: Rows, chunk: int = 2048) -> Codes:
-        """An upper bound of the fine part of each region: of its best frame-tile similarity, or of the frames' mean."""
+        """An upper bound of the fine part of each region: by its best frame-tile similarity, or by all of them."""
         step = np.maximum(np.abs(frames).max(1), 1e-12) / 63.0  # 7 bits: the sums of older CPUs would overflow with 8
         query = np.rint(frames / step[:, None]).astype(np.int8)  # (k, d)
         rounded = query * step[:, None]
@@ -236,11 +241,23 @@ class Searcher:
             chosen = rows[part]
             values = self.small.values[chosen[0] : chosen[-1] + 1] if everything else self.small.values[chosen]
             whole = product.run(None, {"a": values.reshape(-1, d), "b": columns})[0]  # (m l, k)
-            best = whole.reshape(len(part), per, -1).max(1) - zero  # (m, k)
-            near = best * step * self.small.scale[chosen, None]
-            bound = near + off + length * self.small.slack[chosen, None]  # (m, k)
-            out[part] = bound.mean(1) if self.similarity == "s_half" else bound.max(1)
+            tokens = whole.reshape(len(part), per, -1)  # (m, l, k)
+            unsure = off + length * self.small.slack[chosen, None]  # (m, k)
+            scale = step * self.small.scale[chosen, None]
+            if self.similarity == "s_path":
+                above = (tokens - zero) * scale[:, None] + unsure[:, None]
+                held = None if self.valid[chosen].all() else self.valid[chosen]
+                above = np.ascontiguousarray(above.transpose(0, 2, 1), np.float32)
+                out[part] = summed_paths(above, held, reach=self.reach)
+            else:
+                out[part] = ((tokens.max(1) - zero) * scale + unsure).max(1)
         return out
+
+
+def reach_in(region: Region) -> int:
+    """How many tiles at half stride the camera may move between keyframes."""
+    half_tile_m = geo.tile_size_m(geo.region_centre(region).lat_deg, region.z) / 2
+    return max(1, round(REACH_M / half_tile_m))
 
 
 def _token_parts(gallery: Gallery) -> Iterator[tuple[Rows, Codes, Bools]]:

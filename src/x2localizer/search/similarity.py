@@ -1,9 +1,12 @@
-"""s_g, s_f and s_mix of the paper (equations 5 to 10 and 15) in numpy, for one prefix against many regions.
+"""s_g, s_f and s_mix of the paper (equations 5 to 10 and 15) in numpy, for one prefix against many regions; and s_best,
+s_sum and s_path, which are ours: in them every frame counts.
 
 Shapes: k frame tokens of the prefix, r regions, l tile tokens each, d embedding.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +17,10 @@ Bools = npt.NDArray[np.bool_]
 
 NO_DATA = np.float32(-1e6)
 """The similarity of a tile without data: it never gets any weight."""
+TAU_SUM = 0.05
+"""The temperature of stage 1, at which exp(s / tau) is the odds that a frame and a tile belong together."""
+REACH = 4
+"""Tiles at half stride that the camera may move from one keyframe to the next: 23 m/s over 5 s in the towns."""
 
 
 def token_similarity(frames: Codes, tiles: Codes) -> Codes:
@@ -46,3 +53,56 @@ def best_tiles(s_tok: Codes, valid: Bools | None = None) -> Codes:
     seen = s_tok if valid is None else np.where(valid[:, None], s_tok, NO_DATA)
     out: Codes = seen.max(2).mean(1)
     return out
+
+
+def summed_tiles(s_tok: Codes, valid: Bools | None = None, temperature: float = TAU_SUM) -> Codes:
+    """s_sum: the camera may be at any tile of a region, so their odds add up: the mean over frames of the log of the
+    mean over tiles. (r, k, l) -> (r,)."""
+    top, odds = _odds(s_tok, valid, temperature)
+    return np.asarray((top + temperature * np.log(odds.sum(2) / _count(valid, odds))).mean(1), np.float32)
+
+
+def summed_paths(s_tok: Codes, valid: Bools | None = None, temperature: float = TAU_SUM, reach: int = REACH) -> Codes:
+    """s_path: s_sum over paths instead of tiles, which move at most ``reach`` rows and columns from frame to frame.
+
+    The tiles are a square, row by row. The log of the mean odds over all paths, per frame. (r, k, l) -> (r,)."""
+    top, odds = _odds(s_tok, valid, temperature)
+    r, k, per = odds.shape
+    m = math.isqrt(per)
+    grid = odds.reshape(r, k, m, m)
+    mass = grid[:, 0] / _count(valid, odds)[:, :, None]
+    found = np.zeros(r, np.float32)
+    for frame in range(1, k):
+        total = mass.sum((1, 2))
+        found += np.log(total)
+        mass = _spread(mass / total[:, None, None], reach) * grid[:, frame] + np.float32(1e-30)
+    found += np.log(mass.sum((1, 2)))
+    return np.asarray(top.mean(1) + temperature * found / k, np.float32)
+
+
+def _odds(s_tok: Codes, valid: Bools | None, temperature: float) -> tuple[Codes, Codes]:
+    """Each frame's best similarity, (r, k), and the odds of all tiles against it, (r, k, l)."""
+    seen = s_tok if valid is None else np.where(valid[:, None], s_tok, NO_DATA)
+    top = seen.max(2)
+    return top, np.exp((seen - top[:, :, None]) / np.float32(temperature))
+
+
+def _count(valid: Bools | None, odds: Codes) -> Codes:
+    """How many tiles hold data, (r, 1)."""
+    r, _, per = odds.shape
+    return np.full((r, 1), per, np.float32) if valid is None else valid.sum(1, keepdims=True).astype(np.float32)
+
+
+def _spread(mass: Codes, reach: int) -> Codes:
+    """The mean of each tile's surroundings, (r, m, m); what moves out of the region is lost."""
+    m = mass.shape[1]
+    for axis in (1, 2):
+        wide = np.zeros_like(mass)
+        for step in range(-min(reach, m - 1), min(reach, m - 1) + 1):
+            to, source = slice(max(0, step), m + min(0, step)), slice(max(0, -step), m - max(0, step))
+            if axis == 1:
+                wide[:, to] += mass[:, source]
+            else:
+                wide[:, :, to] += mass[:, :, source]
+        mass = wide
+    return mass / np.float32((2 * reach + 1) ** 2)
