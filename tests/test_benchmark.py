@@ -11,7 +11,17 @@ from typer.testing import CliRunner
 from x2localizer.cli import app
 from x2localizer.config import TrainSettings, load_config
 from x2localizer.encode import Bundle
-from x2localizer.evaluate.benchmark import PLAN, VARIANTS, Planned, measure_candidates, missing, page_of, train_missing
+from x2localizer.evaluate.benchmark import (
+    PLAN,
+    VARIANTS,
+    Planned,
+    measure_candidates,
+    missing,
+    qualitative,
+    train_missing,
+)
+from x2localizer.evaluate.page import page_of
+from x2localizer.show.plots import save_heatmaps
 
 
 def test_every_planned_run_has_a_valid_config_and_a_folder_of_its_own() -> None:
@@ -65,9 +75,15 @@ def test_the_page_holds_the_results_and_says_what_is_missing(
     found = measure_candidates(str(tiny_bundle.root), tiny_dataset, "test", work, lambda what, done, total: None)
     (results / "candidates").mkdir()
     (results / "candidates" / "results.json").write_text(json.dumps({"machine": "m", "date": "d", **found}))
+    seen = qualitative(str(tiny_bundle.root), tiny_dataset, "test", work, lambda what, done, total: None, 2)
+    assert all(row.similarities.shape == (len(row.keyframes), 13, 13) for row in seen)
+    assert all(((row.path >= 0) & (row.path <= 1)).all() for row in seen), "a path lies in its region"
+    save_heatmaps(results / "heatmaps" / "heatmaps.png", seen)
+    assert (results / "heatmaps" / "heatmaps.png").read_bytes().startswith(b"\x89PNG")
+    (results / "heatmaps" / "results.json").write_text(json.dumps({"machine": "m", "date": "d"}))
     (results / "notes.md").write_text("## What we think\n\nIt holds.\n")
     page = page_of(results)
-    assert page.count("Not run yet.") == 2  # the objective, the sensitivity
+    assert page.count("Not run yet.") == 3  # the objective, the sensitivity, beyond the paper
     for protocol in ("coarse", "fine"):
         for row in json.loads((results / protocol / "results.json").read_text())["rows"]:
             if row["similarity"] != "s_f":

@@ -13,7 +13,7 @@ from typer.main import get_command
 from x2localizer import index, open_bundle
 from x2localizer.cli import app
 from x2localizer.config import TownSettings
-from x2localizer.evaluate.benchmark import page_of
+from x2localizer.evaluate.page import page_of
 from x2localizer.town.folder import save_drive, save_town
 from x2localizer.town.town import build_town
 

@@ -14,7 +14,16 @@ from x2localizer.cli import app
 from x2localizer.datasets.dataset import open_dataset
 from x2localizer.encode import Bundle
 from x2localizer.errors import DatasetError
-from x2localizer.evaluate.long_range import Followed, Ride, curve, long_rides, ride_frames, summarize, table_text
+from x2localizer.evaluate.long_range import (
+    Followed,
+    Ride,
+    curve,
+    long_rides,
+    median_first_s,
+    ride_frames,
+    summarize,
+    table_text,
+)
 from x2localizer.types import Position, Region
 
 REGION = Region(19, 160000, 200000, 7)
@@ -59,8 +68,17 @@ def test_the_figures_of_known_fixes() -> None:
     (low, wrong, few), (high, good, many) = result.reliability
     assert (round(low, 6), wrong, few, round(high, 6), good, many) == (0.1, 0.0, 20, 0.9, 1.0, 60)
     text = table_text(result)
-    assert "| SWRL | 75.0% (50.0 to 100.0) | 100.0% | 50.0% (0.0 to 100.0) | 10 m | 75.0% | 100.0% |" in text
+    assert (
+        "| SWRL | 75.0% (50.0 to 100.0) | 100.0% | 50.0% (0.0 to 100.0) | 10 m | 0 s | 75.0% | 100.0% | 0 s |" in text
+    )
     assert "+50.0" in text
+
+
+def test_the_time_to_the_first_right_frame() -> None:
+    rides = [_ride("a"), _ride("b"), _ride("c")]
+    late, never = np.arange(40) >= 7, np.zeros(40, np.bool_)
+    assert median_first_s(rides, [late, late, never]) == rides[0].times_s[7]
+    assert median_first_s(rides, [late, never, never]) is None
 
 
 def test_a_frame_without_a_guess_is_not_right() -> None:
@@ -92,9 +110,10 @@ def test_the_protocol_from_the_command_line(tiny_dataset: Path, tiny_bundle: Bun
     run = CliRunner().invoke(app, words)
     assert run.exit_code == 0, run.output
     values = json.loads((out / "results.json").read_text(encoding="utf-8"))
-    assert [row["arm"] for row in values["rows"]] == [
-        "SWRL", "once", "SWRL, as in the paper", "once, as in the paper",
-    ]  # fmt: skip
+    ours = ["SWRL", "once", "SWRL, 1 frame", "SWRL, 5 s", "SWRL, 20 s"]
+    assert [row["arm"] for row in values["rows"]] == ours + [f"{arm}, as in the paper" for arm in ours]
+    assert "SWRL, 5 s, as in the paper over once, as in the paper" in values["gains"]
+    assert len(values["gains"]) == 8
     assert values["rows"][0]["sure"] == 0.0  # it is not calibrated
     assert all(row["frames"] > 200 for row in values["rows"])
     assert len(values["curves"]["SWRL"]) >= 12

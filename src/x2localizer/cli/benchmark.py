@@ -32,7 +32,7 @@ def town(
     page_only: Annotated[bool, typer.Option("--page-only", help="Only write the page from the results.")] = False,
 ) -> None:
     """The paper's tables on the embedded towns: runs whatever is missing, resumable, and writes docs/benchmark.md."""
-    from x2localizer.evaluate import benchmark  # noqa: PLC0415
+    from x2localizer.evaluate import benchmark, page  # noqa: PLC0415
 
     results = out / "results"
     if dry:
@@ -45,7 +45,7 @@ def town(
             with console.status("training ...") as status:
                 benchmark.train_missing(data, runs, report=status.update)
         _measure(data, runs, results, work)
-    benchmark.write_page(results, out / "benchmark.md")
+    page.write_page(results, out / "benchmark.md")
     say(f"page: {out / 'benchmark.md'}")
 
 
@@ -85,6 +85,12 @@ def _measure(data: Path, runs: Path, results: Path, work: Path) -> None:
     for name, values in found.items():
         if values is not None:
             _write(results / name / "results.json", values)
+    from x2localizer.show.plots import save_heatmaps  # noqa: PLC0415 - matplotlib takes a second to load
+
+    save_heatmaps(
+        results / "heatmaps" / "heatmaps.png", benchmark.qualitative(released, data, "test", work, lambda *_: None)
+    )
+    _write(results / "heatmaps" / "results.json", {"model": "X²Localizer"})
     say("long range")
     evaluate(["town"], data, "long-range", out=results / "long-range", work=work)
 

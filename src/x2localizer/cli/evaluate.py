@@ -127,7 +127,6 @@ def _random_start(models: list[str], data: Path, split: str, work: Path) -> tupl
 
 
 def _long_range(models: list[str], data: Path, split: str, work: Path) -> tuple[dict[str, Any], str, dict[str, Any]]:
-    from x2localizer.config import LocalizeSettings  # noqa: PLC0415
     from x2localizer.datasets.dataset import open_dataset  # noqa: PLC0415
     from x2localizer.encode import open_bundle  # noqa: PLC0415
     from x2localizer.evaluate import long_range  # noqa: PLC0415
@@ -138,18 +137,16 @@ def _long_range(models: list[str], data: Path, split: str, work: Path) -> tuple[
     rides = long_range.long_rides(source, split)
     with console.status("indexing ...") as status:
         gallery = long_range.split_gallery(source, split, bundle, work, status.update)
-    paper = {"matching": "frame", "similarity": "s_mix"}  # each frame by itself, regions by the paper's similarity
-    arms = {
-        f"{name}{suffix}": LocalizeSettings.model_validate({"policy": policy, **changes})
-        for suffix, changes in (("", {}), (", as in the paper", paper))
-        for policy, name in (("swrl", "SWRL"), ("once", "once"))
-    }
     with progress_bar("rides") as progress:
-        found = long_range.run_arms(source, rides, gallery, bundle, arms, progress)
+        found = long_range.run_arms(source, rides, gallery, bundle, long_range.all_arms(), progress)
     result = long_range.summarize(rides, found)
     values = {"bundle": bundle.fingerprint, "gallery": len(gallery.regions), **asdict(result)}
     heading = f"{split}: {len(rides)} long drives, one gallery of {len(gallery.regions):,} regions"
-    return values, f"{heading}; 95% intervals over drives\n\n" + long_range.table_text(result), result.curves
+    return (
+        values,
+        f"{heading}; 95% intervals over drives\n\n" + long_range.table_text(result),
+        long_range.panels(result),
+    )
 
 
 def _write_rankings(model: str, data: Path, split: str, work: Path, path: Path) -> None:

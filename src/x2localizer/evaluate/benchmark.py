@@ -1,24 +1,26 @@
-"""The paper's tables on the embedded towns: which runs they need, and the page that is made of their results.
+"""The paper's tables on the embedded towns: which runs they need, and what is measured of them.
 
-``PLAN`` is every training run. Results are JSON files, one folder each; the page is made of them and of nothing else.
+``PLAN`` is every training run.
 """
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from x2localizer import geo
 from x2localizer.config import STAGES, TrainSettings, load_config
 from x2localizer.datasets.dataset import open_dataset
 from x2localizer.evaluate import protocols, tables
-from x2localizer.evaluate.coarse import BY_PHI
-from x2localizer.evaluate.embed import Report
+from x2localizer.evaluate.coarse import coarse
+from x2localizer.evaluate.embed import Embeddings, Report
 from x2localizer.evaluate.entrants import Entrant, entrants
-from x2localizer.files import write_text
+from x2localizer.show.plots import SeenRegion
 
 Values = dict[str, Any]
 
@@ -166,121 +168,24 @@ def measure_candidates(model: str, data: Path, split: str, work: Path, report: R
     return {"rows": rows}
 
 
-# The page ------------------------------------------------------------------------------------------------------------
-
-
-def load_results(folder: Path) -> dict[str, Values]:
-    """All results below a folder, by name."""
-    return {
-        path.parent.name: json.loads(path.read_text(encoding="utf-8"))
-        for path in sorted(folder.glob("*/results.json"))
-    }  # fmt: skip
-
-
-def by_budget(rows: Sequence[Values], label: str = "run") -> str:
-    """R@1 at each budget and their mean, a line for each row."""
-    budgets = sorted({row["budget"] for row in rows})
-    found = []
-    for name in dict.fromkeys(row[label] for row in rows):
-        values = {row["budget"]: row["r1"] for row in rows if row[label] == name}
-        mean = sum(values.values()) / len(values)
-        found.append([name, *(f"{values[b]:.1f}" for b in budgets), f"{mean:.1f}"])
-    return tables.markdown(["", *(f"tau = {budget}" for budget in budgets), "mean"], found)
-
-
-def candidates_text(rows: Sequence[Values]) -> str:
-    """The table of SWRL."""
-    order = sorted(rows, key=lambda row: (-row["budget"], row["candidates"], row["similarity"], row["refresh"]))
-    return tables.markdown(
-        ["tau", "candidates", "similarity", "refresh", "Gate@K", "R@1 (95%)", "R@5", "R@10"],
-        ((row["budget"], row["candidates"], row["similarity"], row["refresh"], f"{row['gate']:.1f}",
-          tables.spread(row["r1"], row["r1_low"], row["r1_high"]), f"{row['r5']:.1f}", f"{row['r10']:.1f}")
-         for row in order),
-    )  # fmt: skip
-
-
-def write_page(results: Path, page: Path) -> None:
-    """Write the page from the results that are there, with our comments on them (``notes.md``) at the end."""
-    write_text(page, page_of(results))
-
-
-def page_of(results: Path) -> str:
-    """The page as it should be."""
-    notes = results / "notes.md"
-    return page_text(load_results(results), notes.read_text(encoding="utf-8") if notes.is_file() else "")
-
-
-def page_text(found: dict[str, Values], notes: str = "") -> str:
-    """The benchmark page; a section whose results are missing says so."""
-    from x2localizer.evaluate.long_range import ArmRow, LongRange, table_text  # noqa: PLC0415
-
-    def cells(name: str, key: str = "rows") -> list[tables.Cell]:
-        return [tables.Cell(**row) for row in found[name][key]]
-
-    def fine_cells(name: str, key: str = "rows", **wanted: str) -> list[tables.FineCell]:
-        rows = [tables.FineCell(**row) for row in found[name][key]]
-        return [row for row in rows if all(getattr(row, field) == value for field, value in wanted.items())]
-
-    sections: list[tuple[str, str, Callable[[], str]]] = [
-        ("Prefix retrieval (table 1)", "coarse", lambda: "\n\n".join([
-            "Which region holds the video? The untouched stage-1 towers are ranked by s_f and by s_best, the mean over "
-            "frames of the best tile, which is not in the paper.",
-            tables.prefix_text([cell for cell in cells("coarse") if not _beyond(cell)]),
-            "The claims, by paired bootstrap on the same videos:",
-            tables.claims_text([tables.Claim(**row) for row in found["coarse"]["claims"]]),
-        ])),
-        ("Frame localization (table 2)", "fine", lambda: "\n\n".join([
-            "Candidates found once, and refreshed by SWRL. Tiles centred on the cameras' places, as in the paper:",
-            tables.fine_text(fine_cells("fine", gallery="gps")),
-            "Tiles of the map's grid at half stride, as in a deployment:",
-            tables.fine_text(fine_cells("fine", gallery="grid")),
-        ])),
-        ("Random start (table 3)", "random-start", lambda: "\n\n".join([
-            "From a random keyframe on, seed 42; the starts are in the results file.",
-            tables.prefix_text(cells("random-start")), tables.fine_text(fine_cells("random-start", "fine")),
-        ])),
-        ("The objective (table 4a)", "ablations", lambda: "R@1 with s_mix; each is stage 3 once more.\n\n"
-         + by_budget(found["ablations"]["rows"])),
-        ("Candidates and SWRL (table 4b)", "candidates", lambda: candidates_text(found["candidates"]["rows"])),
-        ("Sensitivity", "sensitivity", lambda: "R@1 with s_mix; each is stage 3 once more.\n\n"
-         + by_budget(found["sensitivity"]["rows"])),
-        ("Beyond the paper: every frame counts", "coarse", lambda: "\n\n".join([
-            "s_f is nearly a maximum over all pairs of frames and tiles: one lucky pair decides. s_best, the "
-            "mean over frames of the best tile, asks every frame for evidence. s_half is s_best by phi alone, with "
-            "tiles at half stride: the localizer's own, which no adapter has touched.",
-            by_budget([_labelled(row) for row in found["coarse"]["rows"] if _is_beyond(row)], "label"),
-        ])),
-        ("Long range", "long-range", lambda: "The localizer over one gallery of all test towns.\n\n"
-         "![share of frames within 80 m over time](results/long-range/curves.png)\n\n" + table_text(LongRange(
-             tuple(ArmRow(**row) for row in found["long-range"]["rows"]), found["long-range"]["gains"],
-             found["long-range"]["curves"], found["long-range"]["reliability"]))),
-    ]  # fmt: skip
-    lines = [
-        "# The benchmark on the embedded towns", "",
-        "Made by `x2l benchmark town` from the files in [results](results); none of its figures is typed by hand.", "",
-    ]  # fmt: skip
-    for title, name, text in sections:
-        lines += [f"## {title}", ""]
-        if name not in found:
-            lines += ["Not run yet.", ""]
-            continue
-        values = found[name]
-        told = [
-            f"{values[key]:,} {word}" for key, word in (("videos", "videos"), ("gallery", "regions")) if key in values
-        ]
-        lines += [", ".join([*told, values["machine"], values["date"]]) + ".", "", text(), ""]
-    return "\n".join(lines + ([notes.strip(), ""] if notes else []))
-
-
-def _beyond(cell: tables.Cell) -> bool:
-    """Rows that the paper does not have, but for the baseline of the stage-1 towers."""
-    return cell.similarity in BY_PHI or (cell.similarity == "s_best" and cell.model != "stage-1 towers")
-
-
-def _is_beyond(row: Values) -> bool:
-    ours = row["run"] == "town" and row["model"] in ("stage-1 towers", "X²Localizer")
-    return bool(ours and row["similarity"] in ("s_mix", "s_best", *BY_PHI))
-
-
-def _labelled(row: Values) -> Values:
-    return {**row, "label": f"{row['model']}, {row['similarity']}"}
+def qualitative(model: str, data: Path, split: str, work: Path, report: Report, videos: int = 4) -> list[SeenRegion]:
+    """Some videos, drawn with seed 42, beside their regions as phi sees them, each with the rank of its region."""
+    entrant = entrants(model)[-1]
+    assert entrant.encoder is not None
+    seen = Embeddings(open_dataset(data), split, entrant.encoder, work, report)
+    found = coarse(seen, max(protocols.BUDGETS), ["s_path"])["s_path"]
+    rows = []
+    for v in np.sort(np.random.default_rng(protocols.SEED).choice(len(seen.videos), videos, replace=False)):
+        region, frames = seen.regions[seen.region_of[v]], seen.frames[v]
+        keys = seen.keyframes[v][:: max(1, len(seen.keyframes[v]) // 4)][:4]
+        codes = np.asarray(seen.frame_codes[seen.first_frame[v] + np.array(keys)])
+        x, y = geo.tile_coordinates(
+            np.array([row.lat_deg for row in frames]), np.array([row.lon_deg for row in frames]), region.zoom
+        )
+        rows.append(SeenRegion(
+            f"{seen.videos[v].video_id}: region {found.ranks[v]} of {len(seen.regions)}",
+            seen.data.picture(region.image), np.stack([x - region.x, y - region.y], 1) / region.n,
+            [seen.data.picture(frames[i].image) for i in keys],
+            np.einsum("abd,kd->kab", np.asarray(seen.grid_codes[seen.region_of[v]]), codes).astype(np.float64),
+        ))  # fmt: skip
+    return rows

@@ -20,6 +20,7 @@ from x2localizer.datasets.rides import linked
 from x2localizer.datasets.tables import VideoRow
 from x2localizer.encode import Bundle
 from x2localizer.errors import DatasetError
+from x2localizer.evaluate.tables import markdown
 from x2localizer.gallery import Gallery, index
 from x2localizer.localize.confidence import reliability
 from x2localizer.localize.localizer import Localizer
@@ -31,6 +32,11 @@ from x2localizer.types import Floats, Frame, Position, Region
 Bools = npt.NDArray[np.bool_]
 BIN_S = 10.0
 """Width of a step of the curves."""
+AS_IN = ", as in the paper"
+PAPER = {"matching": "frame", "similarity": "s_mix"}
+"""Each frame by itself, regions by the paper's similarity."""
+WINDOWS = {"1 frame": 1, "5 s": 2, "20 s": 4}
+"""Windows of SWRL that the paper compares, in keyframes; ours is 8, 40 s."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,7 +75,8 @@ class Followed:
 @dataclass(frozen=True, slots=True)
 class ArmRow:
     """One arm over all rides, in percent of frames within 80 m (95% interval over rides): in all, before and after the
-    first region is left; the median error; the share that was sure, and of these the share within 80 m."""
+    first region is left; the median error; the share that was sure, and of these the share within 80 m; the median time
+    to the first guess within 80 m, and to the first that was sure as well, None if most rides have none."""
 
     arm: str
     rides: int
@@ -84,6 +91,8 @@ class ArmRow:
     median_m: float
     sure: float
     sure_within: float | None
+    first_right_s: float | None = None
+    first_sure_s: float | None = None
 
 
 def long_rides(data: Dataset, split: str) -> list[Ride]:
@@ -159,6 +168,17 @@ class _Remembering(Bundle):
         return self.known[key]
 
 
+def all_arms() -> dict[str, LocalizeSettings]:
+    """SWRL with windows of four lengths and once, with our matching and with the paper's."""
+    arms = {}
+    for suffix, changes in (("", {}), (AS_IN, PAPER)):
+        arms[f"SWRL{suffix}"] = LocalizeSettings.model_validate(changes)
+        arms[f"once{suffix}"] = LocalizeSettings.model_validate({"policy": "once", **changes})
+        for name, budget in WINDOWS.items():
+            arms[f"SWRL, {name}{suffix}"] = LocalizeSettings.model_validate({"budget": budget, **changes})
+    return arms
+
+
 def run_arms(
     data: Dataset,
     rides: list[Ride],
@@ -199,7 +219,18 @@ def arm_row(arm: str, rides: list[Ride], followed: list[Followed]) -> ArmRow:
         100.0 * float(every[~left].mean()), float(after.mean()), *bootstrap_interval(after),
         float(np.nanmedian(errors)), 100.0 * float(sure.mean()),
         100.0 * float(every[sure].mean()) if sure.any() else None,
+        median_first_s(rides, right), median_first_s(rides, [found.right & found.sure for found in followed]),
     )  # fmt: skip
+
+
+def median_first_s(rides: list[Ride], right: list[Bools]) -> float | None:
+    """Seconds to the first right frame, the median over rides; one that has none takes longer than any that has."""
+    firsts = [
+        float(ride.times_s[good][0] - ride.times_s[0]) if good.any() else np.inf
+        for ride, good in zip(rides, right, strict=True)
+    ]
+    middle = float(np.percentile(firsts, 50, method="higher"))
+    return middle if np.isfinite(middle) else None
 
 
 def after_shares(rides: list[Ride], followed: list[Followed]) -> Floats:
@@ -240,8 +271,12 @@ class LongRange:
 def summarize(rides: list[Ride], found: dict[str, list[Followed]]) -> LongRange:
     """Figures, gains and curves of all arms."""
     rows = tuple(arm_row(arm, rides, followed) for arm, followed in found.items())
-    pairs = [(arm, arm.replace("SWRL", "once")) for arm in found if arm.startswith("SWRL")]
-    gains = {f"{swrl} over {once}": swrl_gain(rides, found[swrl], found[once]) for swrl, once in pairs}
+    pairs = [(arm, "once" + arm[arm.index(AS_IN) :] if AS_IN in arm else "once") for arm in found]
+    gains = {
+        f"{swrl} over {once}": swrl_gain(rides, found[swrl], found[once])
+        for swrl, once in pairs
+        if swrl != once and once in found
+    }
     curves = {arm: curve(rides, followed) for arm, followed in found.items()}
     first = next(iter(found.values()))
     sure_of = reliability(
@@ -250,22 +285,40 @@ def summarize(rides: list[Ride], found: dict[str, list[Followed]]) -> LongRange:
     return LongRange(rows, gains, curves, sure_of)
 
 
+def panels(result: LongRange) -> dict[str, dict[str, list[tuple[float, float, int]]]]:
+    """The curves for a plot: our matching beside the paper's."""
+    ours = {arm: points for arm, points in result.curves.items() if AS_IN not in arm}
+    paper = {arm.replace(AS_IN, ""): points for arm, points in result.curves.items() if AS_IN in arm}
+    return {"regions by s_path, frames along the path": ours, "regions by s_mix, each frame by itself": paper}
+
+
 def table_text(result: LongRange) -> str:
     """As Markdown tables."""
-    lines = [
-        "| arm | within 80 m (95%) | before leaving | after leaving (95%) | median error | sure | of these right |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for row in result.rows:
-        sure = "-" if row.sure_within is None else f"{row.sure_within:.1f}%"
-        lines.append(
-            f"| {row.arm} | {row.within:.1f}% ({row.within_low:.1f} to {row.within_high:.1f}) | {row.before:.1f}% | "
-            f"{row.after:.1f}% ({row.after_low:.1f} to {row.after_high:.1f}) | {row.median_m:.0f} m | "
-            f"{row.sure:.1f}% | {sure} |"
-        )
-    lines += ["", "| after the first region is left | gain in points (95%) |", "|---|---|"]
-    lines += [
-        f"| {what} | {mean:+.1f} ({low:+.1f} to {high:+.1f}) |" for what, (mean, low, high) in result.gains.items()
-    ]
-    lines += ["", "| confidence | within 80 m | frames |", "|---|---|---|"]
-    return "\n".join(lines + [f"| {p:.2f} | {share:.2f} | {count:,} |" for p, share, count in result.reliability])
+    rows = (
+        (row.arm, _percent(row.within, row.within_low, row.within_high), f"{row.before:.1f}%",
+         _percent(row.after, row.after_low, row.after_high), f"{row.median_m:.0f} m", _seconds(row.first_right_s),
+         f"{row.sure:.1f}%", "-" if row.sure_within is None else f"{row.sure_within:.1f}%", _seconds(row.first_sure_s))
+        for row in result.rows
+    )  # fmt: skip
+    arms = markdown(
+        ["arm", "within 80 m (95%)", "before leaving", "after leaving (95%)", "median error", "first right", "sure",
+         "of these right", "first sure and right"],
+        rows,
+    )  # fmt: skip
+    gains = markdown(
+        ["after the first region is left", "gain in points (95%)"],
+        ((what, f"{mean:+.1f} ({low:+.1f} to {high:+.1f})") for what, (mean, low, high) in result.gains.items()),
+    )
+    sure = markdown(
+        ["confidence", "within 80 m", "frames"],
+        ((f"{p:.2f}", f"{share:.2f}", f"{count:,}") for p, share, count in result.reliability),
+    )
+    return "\n\n".join([arms, gains, sure])
+
+
+def _percent(mean: float, low: float, high: float) -> str:
+    return f"{mean:.1f}% ({low:.1f} to {high:.1f})"
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f} s"
