@@ -52,15 +52,20 @@ class Planned:
         return shlex.join(words)
 
 
+def variant_of(start: str, name: str, overrides: tuple[str, ...]) -> Planned:
+    """Stage 3 once more, with another objective, half as long as the released model."""
+    return Planned(f"town-{name}", "town", ("progressive",), start, (*overrides, *HALF_AS_LONG))
+
+
+HALF_AS_LONG = ("progressive.steps=200", "progressive.evaluate_every=200")
+STAGE_1 = "town/image/best.safetensors"
 STAGE_2 = "town/full/best.safetensors"
 MAIN = (
     Planned("town-centred", "town", ("image",), None, ("image.shift_tiles=false",)),
     Planned("town", "town", STAGES, "town-centred/image/best.safetensors", ("image.steps=7000", "image.lr=1e-3")),
     Planned("town-garet", "town", ("full",), STAGE_2, ("seed=43", "full.steps=300", "full.lr=1e-3")),
-    Planned("town-deit", "town-deit", ("full", "progressive"), "town/image/best.safetensors"),
+    Planned("town-deit", "town-deit", ("full", "progressive"), STAGE_1),
 )
-# Variants of stage 3 are trained half as long as the released model, the paper's objective among them.
-VARIANT_STEPS = "progressive.steps=200"
 REFERENCE = "the paper's objective"
 EVERYWHERE = "objective.lambda_f={1=1, 2=1, 4=1, 8=1}"
 # Table 4a of the paper: what is left out of the objective.
@@ -87,25 +92,23 @@ SENSITIVITY = {
     "tau_d 0.10": ("objective.tau_d=0.1",),
 }
 
-# Beyond the paper: every frame counts while training too, and tokens are held to the embeddings of stage 1.
+# Beyond the paper: every frame counts while training too; and without stage 2, with tokens held to those of stage 1.
+NOT_GLOBAL = ("objective.lambda_g={1=0, 2=0, 4=0, 8=0}", "objective.eta_self=0", "objective.eta_teacher=0")
 BY_FRAMES = ("objective.fine=s_best", EVERYWHERE)
-KEPT = Planned(
-    "town-kept", "town", ("full", "progressive"), "town/image/best.safetensors",
-    (*BY_FRAMES, "objective.eta_keep=1", VARIANT_STEPS),
-)  # fmt: skip
-KEPT_NAME = "L_f by s_best, tokens kept"
-BEYOND = {"L_f by s_best": BY_FRAMES}
+BEYOND = {
+    "L_f by s_best": variant_of(STAGE_2, "by-frames", BY_FRAMES),
+    "L_f by s_best, tokens kept": variant_of(STAGE_1, "kept", (*BY_FRAMES, *NOT_GLOBAL, "objective.eta_keep=1")),
+}
 
 
-def variant(name: str, overrides: tuple[str, ...]) -> Planned:
-    """Stage 3 once more, with another objective."""
-    slug = "".join(c if c.isalnum() or c == "." else "-" for c in name).replace("--", "-").strip("-")
-    return Planned(f"town-{slug}", "town", ("progressive",), STAGE_2, (*overrides, VARIANT_STEPS))
+def slug(name: str) -> str:
+    """A name for a folder."""
+    return "".join(c if c.isalnum() or c == "." else "-" for c in name).replace("--", "-").strip("-")
 
 
-VARIANTS = {REFERENCE: Planned("town-reference", "town", ("progressive",), STAGE_2, (VARIANT_STEPS,))}
-VARIANTS |= {name: variant(name, overrides) for name, overrides in (ABLATIONS | BEYOND | SENSITIVITY).items()}
-VARIANTS |= {KEPT_NAME: KEPT}
+VARIANTS = {REFERENCE: variant_of(STAGE_2, "reference", ())}
+VARIANTS |= {name: variant_of(STAGE_2, slug(name), overrides) for name, overrides in ABLATIONS.items()} | BEYOND
+VARIANTS |= {name: variant_of(STAGE_2, slug(name), overrides) for name, overrides in SENSITIVITY.items()}
 PLAN = (*MAIN, *VARIANTS.values())
 
 

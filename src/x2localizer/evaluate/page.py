@@ -29,8 +29,8 @@ EVERY_FRAME = (
 )
 WHILE_TRAINING = (
     "R@1; each is stage 3 once more, half as long as the released model. L_f by s_best ranks by the mean over frames "
-    "of the soft best tile at all budgets; tokens kept has stage 2 again too, with a term that holds tokens to the "
-    "embeddings of stage 1."
+    "of the soft best tile, at all budgets. Tokens kept leaves stage 2 out: regions are those of stage 1, the ground "
+    "adapters train by s_best alone, and a term holds their tokens to the embeddings of stage 1."
 )
 
 
