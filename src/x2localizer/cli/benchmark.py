@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from x2localizer.cli.common import console, machine, needs_training, progress_bar, say, today
+from x2localizer.cli.common import console, measured, needs_training, progress_bar, say
 from x2localizer.cli.evaluate import evaluate
 from x2localizer.errors import UserError
 from x2localizer.files import write_text
@@ -96,5 +96,4 @@ def _measure(data: Path, runs: Path, results: Path, work: Path) -> None:
 
 
 def _write(path: Path, values: dict[str, Any]) -> None:
-    told = {"split": "test", "seed": 42, "machine": machine(), "date": today(), **values}
-    write_text(path, json.dumps(told, indent=1) + "\n")
+    write_text(path, json.dumps(measured({"split": "test", **values}), indent=1) + "\n")

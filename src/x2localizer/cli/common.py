@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -108,6 +108,11 @@ def machine() -> str:
 def today() -> str:
     """The date of a measurement."""
     return datetime.now(UTC).date().isoformat()
+
+
+def measured(values: dict[str, Any]) -> dict[str, Any]:
+    """Results with what they depend on: the seed, the machine, the date."""
+    return {"seed": 42, "machine": machine(), "date": today(), **values}
 
 
 def say(text: str) -> None:
