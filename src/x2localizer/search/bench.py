@@ -38,7 +38,8 @@ def prefix_of(tokens: Codes, region: int, frames: int, noise: float, rng: np.ran
 
 
 def bench_search(queries: int = 20, large: int = 100_000) -> dict[str, object]:
-    """3,103 regions of 49 tiles with d = 1000 and 8 frames, both ways; and many regions with d = 128."""
+    """3,103 regions of 49 tiles with d = 1000 and 8 frames, both ways; as many by s_path, of 169 tiles with d = 128;
+    and many regions with d = 128."""
     whole, tokens = synthetic(3103, 49, 1000)
     searcher = Searcher.of_arrays(whole, tokens)
     rng = np.random.default_rng(1)
@@ -52,6 +53,15 @@ def bench_search(queries: int = 20, large: int = 100_000) -> dict[str, object]:
         "bytes_per_region": searcher.bytes_per_region, "bytes_per_region_full": int(tokens[0].nbytes + whole[0].nbytes),
     }  # fmt: skip
     del searcher, whole, tokens
+    whole, tokens = synthetic(3103, 169, 128)
+    searcher = Searcher.of_arrays(whole, tokens, similarity="s_path")
+    prefixes = [prefix_of(tokens, int(rng.integers(3103)), 8, 1.0, rng) for _ in range(queries)]
+    path_ms, found = _timed(searcher.search, prefixes)
+    path_plain_ms, plain = _timed(searcher.plain, prefixes)
+    same = [a.rows.tolist() == b.rows.tolist() for a, b in zip(found, plain, strict=True)]
+    values |= {
+        "ms_3103_path": path_ms, "ms_3103_path_plain": path_plain_ms, "same_top10_share_path": float(np.mean(same)),
+    }  # fmt: skip
     whole, tokens = synthetic(large, 49, 128)
     searcher = Searcher.of_arrays(whole, tokens)
     prefixes = [prefix_of(tokens, int(rng.integers(large)), 8, 1.0, rng) for _ in range(queries)]

@@ -237,20 +237,21 @@ class Searcher:
         out = np.empty(len(rows), np.float32)
         everything = len(rows) == len(self.whole)
         per, d = self.small.values.shape[1:]
-        for part in _chunks(np.arange(len(rows)), chunk):
+        for part in _chunks(np.arange(len(rows)), chunk if self.similarity == "s_mix" else chunk // 8):
             chosen = rows[part]
             values = self.small.values[chosen[0] : chosen[-1] + 1] if everything else self.small.values[chosen]
             whole = product.run(None, {"a": values.reshape(-1, d), "b": columns})[0]  # (m l, k)
             tokens = whole.reshape(len(part), per, -1)  # (m, l, k)
-            unsure = off + length * self.small.slack[chosen, None]  # (m, k)
-            scale = step * self.small.scale[chosen, None]
+            scale = step * self.small.scale[chosen, None]  # (m, k)
+            above = off + length * self.small.slack[chosen, None]
             if self.similarity == "s_path":
-                above = (tokens - zero) * scale[:, None] + unsure[:, None]
+                bound = (tokens - zero).transpose(0, 2, 1).astype(np.float32, order="C")
+                bound *= scale[:, :, None]
+                bound += above[:, :, None]
                 held = None if self.valid[chosen].all() else self.valid[chosen]
-                above = np.ascontiguousarray(above.transpose(0, 2, 1), np.float32)
-                out[part] = summed_paths(above, held, reach=self.reach)
+                out[part] = summed_paths(bound, held, reach=self.reach)
             else:
-                out[part] = ((tokens.max(1) - zero) * scale + unsure).max(1)
+                out[part] = ((tokens.max(1) - zero) * scale + above).max(1)
         return out
 
 

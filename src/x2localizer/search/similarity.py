@@ -95,14 +95,9 @@ def _count(valid: Bools | None, odds: Codes) -> Codes:
 
 def _spread(mass: Codes, reach: int) -> Codes:
     """The mean of each tile's surroundings, (r, m, m); what moves out of the region is lost."""
-    m = mass.shape[1]
-    for axis in (1, 2):
-        wide = np.zeros_like(mass)
-        for step in range(-min(reach, m - 1), min(reach, m - 1) + 1):
-            to, source = slice(max(0, step), m + min(0, step)), slice(max(0, -step), m - max(0, step))
-            if axis == 1:
-                wide[:, to] += mass[:, source]
-            else:
-                wide[:, :, to] += mass[:, :, source]
-        mass = wide
-    return mass / np.float32((2 * reach + 1) ** 2)
+    r, m, _ = mass.shape
+    steps = np.arange(m)
+    band = (np.abs(steps[:, None] - steps) <= reach).astype(np.float32) / np.float32(2 * reach + 1)
+    for _ in range(2):  # along one axis, then the other
+        mass = (mass.reshape(r * m, m) @ band).reshape(r, m, m).transpose(0, 2, 1)
+    return mass
