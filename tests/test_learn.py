@@ -31,16 +31,19 @@ from x2localizer.datasets.dataset import open_dataset
 from x2localizer.datasets.tiles import cut_tiles
 from x2localizer.datasets.town import make_dataset
 from x2localizer.encode import Bundle, open_bundle
+from x2localizer.encode.bundle import GRAPHS
 from x2localizer.errors import BundleError, CheckpointError, ConfigError, DatasetError, UserError
 from x2localizer.learn import stages
 from x2localizer.learn.batches import Videos, ahead, rng_for
 from x2localizer.learn.checkpoint import load_checkpoint, load_weights, save_checkpoint
+from x2localizer.learn.encoder import CheckpointEncoder
 from x2localizer.learn.export import check_bundle, export_bundle
 from x2localizer.learn.gather import allowed_columns
 from x2localizer.learn.loop import learning_rate, train
 from x2localizer.learn.model import Model
-from x2localizer.learn.objective import Losses
+from x2localizer.learn.objective import Losses, keep_loss
 from x2localizer.learn.published import import_published
+from x2localizer.learn.stages import untouched
 
 MODEL = ModelSettings(
     backbone=BackboneSettings(width=24, depth=2, heads=2, patch=16), frame_height=32, frame_width=64, tile_px=32,
@@ -393,6 +396,35 @@ def test_a_damaged_bundle_is_a_clear_error(bundle: Bundle, tmp_path: Path) -> No
     (root / "bundle.json").write_text("{}")
     with pytest.raises(BundleError, match="damaged"):
         open_bundle(root)
+
+
+def test_models_that_share_a_tower_share_the_name_of_its_embeddings(run: Path) -> None:
+    image, full, last = (
+        CheckpointEncoder(load_checkpoint(run / stage / "best.safetensors"), adapt=stage != "image")
+        for stage in ("image", "full", "progressive")
+    )
+    for part in GRAPHS[:2]:
+        assert image.weights_of(part) == full.weights_of(part) == last.weights_of(part)
+    assert full.weights_of("region") == last.weights_of("region"), "stage 3 leaves the aerial tower alone"
+    assert full.weights_of("prefix") != last.weights_of("prefix")
+    assert image.weights_of("region") != full.weights_of("region")
+    assert len({last.weights_of(part) for part in GRAPHS}) == 4
+
+
+def test_objectives_beyond_the_paper_train(run: Path, tiny_dataset: Path, tmp_path: Path) -> None:
+    everywhere = dict.fromkeys((1, 2, 4, 8), 1.0)
+    changed = SETTINGS.objective.model_copy(update={"fine": "s_best", "lambda_f": everywhere, "eta_keep": 5.0})
+    settings = SETTINGS.model_copy(update={"objective": changed})
+    train(settings, tiny_dataset, tmp_path, ("full", "progressive"), start=run / "image" / "best.safetensors")
+    turned = []
+    for folder in (tmp_path, run):
+        model = Model(MODEL).eval()
+        load_weights(model, load_checkpoint(folder / "full" / "last.safetensors").tensors)
+        size = (2, MODEL.region_tiles**2, 3, MODEL.tile_px, MODEL.tile_px)
+        tiles = torch.rand(size, generator=torch.Generator().manual_seed(1))
+        with torch.no_grad():
+            turned.append(float(keep_loss(model.regions(tiles).tokens, untouched(model.aerial, tiles))))
+    assert turned[0] < turned[1], "tokens that are held turn less"
 
 
 def test_encoding_needs_no_torch(bundle: Bundle) -> None:
