@@ -20,8 +20,9 @@ from x2localizer.gallery.tiles import TileGrid
 
 Floats = npt.NDArray[np.float64]
 HEADINGS = 8
-SPEEDS = ((0.0, 0.2), (7.0, 0.3), (12.0, 0.5))
-"""Metres per second, and how probable each is in any second."""
+SPEEDS = ((0.0, 0.05), (8.0, 0.35), (13.0, 0.6))
+"""Metres per second, and how probable each is in any second. Standing is made rarer than it is: it lets a tile that
+resembles everything hold the belief."""
 AROUND_M = 60.0
 """The best place is the one with the most belief so far around it, not the one tile that has most."""
 FADING = 0.85
