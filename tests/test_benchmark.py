@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from x2localizer.cli import app
-from x2localizer.config import TrainSettings, load_config
+from x2localizer.config import STAGES, TrainSettings, load_config
 from x2localizer.encode import Bundle
 from x2localizer.evaluate.benchmark import (
     PLAN,
@@ -45,14 +45,52 @@ def test_what_is_trained_is_not_missing(tmp_path: Path) -> None:
     assert "--set 'objective.lambda_f={1=0, 2=0, 4=0, 8=0}'" in run.output
 
 
-def test_missing_runs_are_trained_and_go_on_from_each_other(tiny_dataset: Path, tmp_path: Path) -> None:
-    small = tmp_path / "small.toml"
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """A preset that trains in no time."""
+    path = tmp_path / "small.toml"
     stage = "steps = 2\nbatch = 4\nwarmup = 1\nevaluate_every = 2\ntowns_per_batch = 2\n"
-    small.write_text(
+    path.write_text(
         "threads = 1\n[model]\nframe_height = 32\nframe_width = 64\ntile_px = 32\ndim = 16\nadapter_ratio = 0.5\n"
         "[model.backbone]\nwidth = 24\ndepth = 2\nheads = 2\n"
         f"[image]\n{stage}[full]\n{stage}[progressive]\naugment = false\n{stage}"
     )
+    return path
+
+
+def test_the_command_measures_what_is_missing_and_writes_the_page(
+    tiny_dataset: Path, small: Path, tmp_path: Path
+) -> None:
+    runs, results = tmp_path / "runs", tmp_path / "docs" / "results"
+    stage_2 = "town/full/best.safetensors"
+    other = Planned("town-symmetric", str(small), ("progressive",), stage_2, ("objective.tau_c=0.1",))
+    plan = (
+        Planned("town", str(small), STAGES), other,
+        Planned("town-reference", str(small), ("progressive",), stage_2),
+    )  # fmt: skip
+    train_missing(tiny_dataset, runs, plan)
+    (results / "long-range").mkdir(parents=True)
+    long_range = {"machine": "m", "date": "d", "rows": [], "gains": {}, "curves": {}, "reliability": []}
+    (results / "long-range" / "results.json").write_text(json.dumps(long_range))
+    words = ["benchmark", "town", "--no-train", "--data", str(tiny_dataset), "--runs", str(runs)]
+    words += ["--out", str(tmp_path / "docs"), "--work", str(tmp_path / "work")]
+    run = CliRunner().invoke(app, words)
+    assert run.exit_code == 0, (run.output, run.exception)
+    assert "long-range: measured already" in run.output
+    made = {path.parent.name for path in results.glob("*/results.json")}
+    assert made == {"coarse", "fine", "random-start", "ablations", "candidates", "heatmaps", "long-range"}
+    rows = json.loads((results / "ablations" / "results.json").read_text())["rows"]
+    assert {row["run"] for row in rows} == {"the paper's objective", "symmetric"}
+    page = (tmp_path / "docs" / "benchmark.md").read_text()
+    assert page == page_of(results)
+    assert "| symmetric |" in page
+    again = CliRunner().invoke(app, [*words, "--again", "heatmaps"])
+    assert again.output.count("measured already") == 6
+    wrong = CliRunner().invoke(app, [*words, "--again", "everything"])
+    assert "no table everything" in str(wrong.exception)
+
+
+def test_missing_runs_are_trained_and_go_on_from_each_other(tiny_dataset: Path, small: Path, tmp_path: Path) -> None:
     plan = (
         Planned("a", str(small), ("image", "full")),
         Planned("b", str(small), ("progressive",), "a/full/best.safetensors", ("objective.eta_self=0",)),

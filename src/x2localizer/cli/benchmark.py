@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from x2localizer.cli.common import console, measured, needs_training, progress_bar, say
-from x2localizer.cli.evaluate import evaluate
+from x2localizer.cli.evaluate import Protocol, evaluate
 from x2localizer.errors import UserError
 from x2localizer.files import write_text
+
+if TYPE_CHECKING:  # heavy, and not needed for --help
+    from x2localizer.evaluate.embed import Report
 
 app = typer.Typer(help="The paper's tables, from training to page.", no_args_is_help=True)
 
@@ -29,6 +33,7 @@ def town(
     work: Annotated[Path, typer.Option(help="Folder for embeddings and galleries.")] = Path("evaluation"),
     train: Annotated[bool, typer.Option(help="Train what is missing: hours. Else measure what is there.")] = True,
     dry: Annotated[bool, typer.Option("--dry", help="Only tell what is missing, as commands.")] = False,
+    again: Annotated[list[str] | None, typer.Option(help="Measure this table again, such as coarse.")] = None,
     page_only: Annotated[bool, typer.Option("--page-only", help="Only write the page from the results.")] = False,
 ) -> None:
     """The paper's tables on the embedded towns: runs whatever is missing, resumable, and writes docs/benchmark.md."""
@@ -44,14 +49,15 @@ def town(
         if train:
             with console.status("training ...") as status:
                 benchmark.train_missing(data, runs, report=status.update)
-        _measure(data, runs, results, work)
+        _measure(data, runs, results, work, again or [])
     page.write_page(results, out / "benchmark.md")
     say(f"page: {out / 'benchmark.md'}")
 
 
-def _measure(data: Path, runs: Path, results: Path, work: Path) -> None:
-    """Every protocol; embeddings that are there are not made again."""
+def _measure(data: Path, runs: Path, results: Path, work: Path, again: list[str]) -> None:
+    """Every table that is not there yet; embeddings that are there are not made again."""
     from x2localizer.evaluate import benchmark  # noqa: PLC0415
+    from x2localizer.show.plots import save_heatmaps  # noqa: PLC0415 - matplotlib takes a second to load
 
     main = [
         str(runs / planned.name)
@@ -62,37 +68,50 @@ def _measure(data: Path, runs: Path, results: Path, work: Path) -> None:
     if not Path(released).is_file():
         raise UserError(f"There is no {released}.", "Train it: the same command without --no-train.")
     controls = [str(runs / "town" / "full" / "best.safetensors"), released]
-    say("prefix retrieval")
-    evaluate(main, data, "coarse", out=results / "coarse", work=work)
-    say("coarse to fine")
-    evaluate(controls, data, "fine", out=results / "fine", work=work)
-    say("random start")
-    evaluate(controls, data, "random-start", out=results / "random-start", work=work)
-    with progress_bar("variants") as progress:
-        report = lambda _, done, total: progress(done, total)  # noqa: E731
-        found = {
-            "ablations": benchmark.measure_variants(
-                list(benchmark.ABLATIONS), ("s_mix",), data, "test", runs, work, report
-            ),
-            "sensitivity": benchmark.measure_variants(
-                list(benchmark.SENSITIVITY), ("s_mix",), data, "test", runs, work, report
-            ),
-            "beyond": benchmark.measure_variants(
-                list(benchmark.BEYOND), ("s_mix", "s_best"), data, "test", runs, work, report
-            ),
-            "candidates": benchmark.measure_candidates(released, data, "test", work, report),
-        }
-    for name, values in found.items():
-        if values is not None:
-            _write(results / name / "results.json", values)
-    from x2localizer.show.plots import save_heatmaps  # noqa: PLC0415 - matplotlib takes a second to load
+    mix = ("s_mix",)
 
-    save_heatmaps(
-        results / "heatmaps" / "heatmaps.png", benchmark.qualitative(released, data, "test", work, lambda *_: None)
-    )
-    _write(results / "heatmaps" / "results.json", {"model": "X²Localizer"})
-    say("long range")
-    evaluate(["town"], data, "long-range", out=results / "long-range", work=work)
+    def protocol(name: Protocol, models: list[str]) -> Callable[[], None]:
+        return lambda: evaluate(models, data, name, out=results / name, work=work)
+
+    def table(name: str, measure: Callable[[Report], dict[str, Any] | None]) -> Callable[[], None]:
+        def step() -> None:
+            with progress_bar("encoding") as progress:
+                values = measure(lambda _, done, total: progress(done, total))
+            if values is not None:
+                _write(results / name / "results.json", values)
+
+        return step
+
+    def variants(names: list[str], kinds: tuple[str, ...]) -> Callable[[Report], dict[str, Any] | None]:
+        return lambda report: benchmark.measure_variants(names, kinds, data, "test", runs, work, report)
+
+    def heatmaps(report: Report) -> dict[str, Any]:
+        seen = benchmark.qualitative(released, data, "test", work, report)
+        save_heatmaps(results / "heatmaps" / "heatmaps.png", seen)
+        return {"drawn": [row.title for row in seen]}
+
+    steps = {
+        "coarse": protocol("coarse", main),
+        "fine": protocol("fine", controls),
+        "random-start": protocol("random-start", controls),
+        "ablations": table("ablations", variants(list(benchmark.ABLATIONS), mix)),
+        "beyond": table("beyond", variants(list(benchmark.BEYOND), (*mix, "s_best"))),
+        "sensitivity": table("sensitivity", variants(list(benchmark.SENSITIVITY), mix)),
+        "candidates": table(
+            "candidates", lambda report: benchmark.measure_candidates(released, data, "test", work, report)
+        ),
+        "heatmaps": table("heatmaps", heatmaps),
+        "long-range": protocol("long-range", ["town"]),
+    }
+    unknown = sorted(set(again) - set(steps))
+    if unknown:
+        raise UserError(f"There is no table {unknown[0]}.", f"They are: {', '.join(steps)}.")
+    for name, step in steps.items():
+        if (results / name / "results.json").is_file() and name not in again:
+            say(f"{name}: measured already")
+            continue
+        say(name)
+        step()
 
 
 def _write(path: Path, values: dict[str, Any]) -> None:
