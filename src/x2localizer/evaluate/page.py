@@ -16,7 +16,7 @@ from x2localizer.evaluate.long_range import ArmRow, LongRange, table_text
 from x2localizer.files import write_text
 
 Values = dict[str, Any]
-AGAIN = "R@1 with s_mix; each is stage 3 once more, half as long as the released model.\n\n"
+AGAIN = "R@1 with s_mix; each is stage 3 once more, a quarter as long as the released model.\n\n"
 SEEN = (
     "Four test videos, drawn with seed 42: their regions, some keyframes, and how similar phi finds each keyframe and "
     "the tiles at half stride. The path is drawn over them.\n\n![heatmaps](results/heatmaps/heatmaps.png)"
@@ -28,9 +28,9 @@ EVERY_FRAME = (
     "s_path adds the odds of all paths whose tiles are in reach of each other: the localizer's own."
 )
 WHILE_TRAINING = (
-    "R@1; each is stage 3 once more, half as long as the released model. L_f by s_best ranks by the mean over frames "
-    "of the soft best tile, at all budgets. Tokens kept leaves stage 2 out: regions are those of stage 1, the ground "
-    "adapters train by s_best alone, and a term holds their tokens to the embeddings of stage 1."
+    "R@1; each is stage 3 once more, a quarter as long as the released model. L_f by s_best ranks by the mean over "
+    "frames of the soft best tile, at all budgets. Tokens kept leaves stage 2 out: regions are those of stage 1, the "
+    "ground adapters train by s_best alone, and a term holds their tokens to the embeddings of stage 1."
 )
 
 
