@@ -85,6 +85,11 @@ def test_every_preset_is_valid() -> None:
         load_config(TrainSettings, "train", name)
 
 
+def test_tokens_cannot_be_held_to_towers_that_train() -> None:
+    with pytest.raises(ConfigError, match="eta_keep needs model.adapters"):
+        load_config(TrainSettings, "train", "town-deit", ["objective.eta_keep=1"])
+
+
 def test_all_stages_run_and_leave_their_logs(run: Path) -> None:
     for stage in STAGES:
         with (run / stage / "log.csv").open() as file:

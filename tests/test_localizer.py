@@ -107,7 +107,7 @@ def test_it_finds_and_follows_a_drive_across_regions(
         away = [_away(fix, truth) for fix, truth in fixes]
         assert np.median(away) < 45
         assert np.mean(np.array(away) < 80.467) > 0.9
-        assert fixes[-1][0].status == "tracking"
+        assert fixes[-1][0].status == ("tracking" if matching == "path" else "lost")  # its confidence was not fitted
         assert len({fix.region for fix, _ in fixes}) > 2
 
 
@@ -231,6 +231,23 @@ def test_the_best_place_is_where_most_belief_lies_around() -> None:
     lone[0, 1, 1] = 1.0  # one tile that has more than any other
     lone[0, 5:8, 5:8] = 0.3  # and many that have less, together
     assert int(summed_around(lone, offsets).argmax()) == 6 * 9 + 6
+
+
+def test_what_speaks_for_a_guess_is_of_the_tile_that_holds_the_belief(
+    gallery: Gallery, bundle: Bundle, colours: npt.NDArray[np.uint8]
+) -> None:
+    localizer = Localizer(gallery, bundle)
+    frame, _ = next(_drive(colours, range(1)))
+    localizer.update(frame)
+    belief = localizer._belief
+    assert belief is not None
+    belief.mass[:] = 0.0
+    belief.mass[:, 0, 6, 6] = 1 / 8  # all of it on one tile: every tile around it has as much around it
+    code = bundle.encode_frames(frame.image[None])[0]
+    match = belief.best(code)
+    assert (match.candidate, match.row, match.column) == (0, 6.0, 6.0)
+    assert match.similarity == pytest.approx(float(belief.grid.codes[0, 6, 6] @ code))
+    assert match.share == pytest.approx(1.0)
 
 
 def test_a_second_takes_the_camera_along_its_heading() -> None:

@@ -94,6 +94,17 @@ def test_summed_tiles_and_paths_equal_loops(k: int, reach: int) -> None:
     np.testing.assert_allclose(cold, best_tiles(s_tok, valid), atol=1e-3)  # without temperature the best tile decides
 
 
+def test_a_region_without_data_is_never_found() -> None:
+    whole, tokens, valid, prefix = _case(2, 50, 9, 24, 3, 1.0)
+    valid[7] = False
+    for similarity in ("s_mix", "s_path"):
+        searcher = Searcher.of_arrays(whole, tokens, valid, similarity="s_mix" if similarity == "s_mix" else "s_path")
+        for hits in (searcher.plain(prefix, 50), searcher.search(prefix, 5)):
+            assert np.isfinite(hits.score).all()
+            assert 7 not in hits.rows[:5]
+    assert len(searcher.look_at(prefix, np.zeros(0, np.int64)).rows) == 0
+
+
 def test_a_path_that_nobody_can_drive_counts_little() -> None:
     s_tok = np.full((2, 2, 49), -0.2, np.float32)
     s_tok[0, 0, 0] = s_tok[0, 1, 1] = 0.9  # neighbours

@@ -144,7 +144,7 @@ class ObjectiveSettings(Settings):
     fine: Literal["s_f", "s_best"] = "s_f"
     """What L_f ranks by: the paper's s_f, or the mean over frames of the (soft) best tile."""
     eta_keep: float = Field(0.0, ge=0)
-    """Stages 2 and 3: how much tokens are held to the embeddings of stage 1. Not in the paper."""
+    """Stages 2 and 3: how much tokens are held to the embeddings of stage 1. Not in the paper; for adapters only."""
 
 
 class StageSettings(Settings):
@@ -191,6 +191,13 @@ class TrainSettings(Settings):
     nodes: int = Field(1, ge=1)
     precision: Literal["32-true", "bf16-mixed"] = "32-true"
     """bf16 is for GPUs: on CPUs it is far slower."""
+
+    @model_validator(mode="after")
+    def _keeps(self) -> TrainSettings:
+        """Tokens are held to towers that do not train."""
+        if self.objective.eta_keep and not self.model.adapters:
+            raise ValueError("objective.eta_keep needs model.adapters: without them the towers themselves train")
+        return self
 
 
 class LocalizeSettings(Settings):

@@ -17,6 +17,9 @@ from x2localizer.files import write_text
 if TYPE_CHECKING:  # heavy, and not needed for --help
     from x2localizer.evaluate.embed import Report
 
+TABLES = (
+    "coarse", "fine", "random-start", "ablations", "beyond", "sensitivity", "candidates", "heatmaps", "long-range"
+)  # fmt: skip
 app = typer.Typer(help="The paper's tables, from training to page.", no_args_is_help=True)
 
 
@@ -40,6 +43,9 @@ def town(
     from x2localizer.evaluate import benchmark, page  # noqa: PLC0415
 
     results = out / "results"
+    unknown = sorted(set(again or []) - set(TABLES))
+    if unknown:
+        raise UserError(f"There is no table {unknown[0]}.", f"They are: {', '.join(TABLES)}.")
     if dry:
         for planned in benchmark.missing(runs):
             say(planned.command(str(data), str(runs)))
@@ -59,11 +65,7 @@ def _measure(data: Path, runs: Path, results: Path, work: Path, again: list[str]
     from x2localizer.evaluate import benchmark  # noqa: PLC0415
     from x2localizer.show.plots import save_heatmaps  # noqa: PLC0415 - matplotlib takes a second to load
 
-    main = [
-        str(runs / planned.name)
-        for planned in benchmark.MAIN[1:]
-        if (runs / planned.name / planned.stages[-1] / "best.safetensors").is_file()
-    ]
+    main = [str(runs / planned.name) for planned in benchmark.MAIN[1:] if (runs / planned.last).is_file()]
     released = str(runs / "town" / "progressive" / "best.safetensors")
     if not Path(released).is_file():
         raise UserError(f"There is no {released}.", "Train it: the same command without --no-train.")
@@ -103,15 +105,12 @@ def _measure(data: Path, runs: Path, results: Path, work: Path, again: list[str]
         "heatmaps": table("heatmaps", heatmaps),
         "long-range": protocol("long-range", ["town"]),
     }
-    unknown = sorted(set(again) - set(steps))
-    if unknown:
-        raise UserError(f"There is no table {unknown[0]}.", f"They are: {', '.join(steps)}.")
-    for name, step in steps.items():
+    for name in TABLES:
         if (results / name / "results.json").is_file() and name not in again:
             say(f"{name}: measured already")
             continue
         say(name)
-        step()
+        steps[name]()
 
 
 def _write(path: Path, values: dict[str, Any]) -> None:

@@ -98,6 +98,8 @@ def localize(
         return
     if not Confidence.of(opened).calibrated:
         say("This bundle is not calibrated, so no fix counts as sure: x2l calibrate BUNDLE")
+    elif not Confidence.of(opened, settings).calibrated:
+        say("How sure a fix is was fitted with the usual similarity, matching and policy: with others no fix is sure.")
     if track is not None and not outcome.summary.with_truth:
         say("The truth covers no moment of the video: shift it with --offset.")
     for file in ("report.html", "track.gpx", "track.geojson", "track.kml", "track.csv", "fixes.jsonl"):

@@ -137,10 +137,9 @@ def train_missing(
 
 def progressive(runs: Path, name: str, similarities: tuple[str, ...] = ("s_mix",)) -> Entrant | None:
     """The model of a variant, by some similarities; None if it was not trained."""
-    path = runs / VARIANTS[name].name / "progressive" / "best.safetensors"
-    if not path.is_file():
+    if not (runs / VARIANTS[name].last).is_file():
         return None
-    (found,) = entrants(str(path))
+    (found,) = entrants(str(runs / VARIANTS[name].name / "progressive" / "best.safetensors"))
     return replace(found, run=name, similarities=similarities)
 
 
@@ -148,13 +147,15 @@ def measure_variants(
     names: Sequence[str], similarities: tuple[str, ...], data: Path, split: str, runs: Path, work: Path, report: Report
 ) -> Values | None:
     """Prefix retrieval of those variants that were trained, beside the paper's objective; None if none was."""
-    models = [found for name in (REFERENCE, *names) if (found := progressive(runs, name, similarities)) is not None]
-    if len(models) < 2:
+    found = {name: progressive(runs, name, similarities) for name in (REFERENCE, *names)}
+    models = [entrant for entrant in found.values() if entrant is not None]
+    if found[REFERENCE] is None or len(models) == 1:
         return None
     rows, gallery = protocols.prefix_rows(models, open_dataset(data), split, work, report)
     cells = tables.prefix_cells(rows, gallery)
     videos = len(next(iter(rows[0].ranks.values())))
-    return {"videos": videos, "gallery": gallery, "rows": tables.to_values(cells)}
+    untrained = [name for name, entrant in found.items() if entrant is None]
+    return {"videos": videos, "gallery": gallery, "untrained": untrained, "rows": tables.to_values(cells)}
 
 
 def measure_candidates(model: str, data: Path, split: str, work: Path, report: Report) -> Values:
@@ -177,8 +178,8 @@ def qualitative(model: str, data: Path, split: str, work: Path, report: Report, 
     assert entrant.encoder is not None
     seen = Embeddings(open_dataset(data), split, entrant.encoder, work, report)
     found = coarse(seen, max(protocols.BUDGETS), ["s_path"])["s_path"]
-    rows = []
-    for v in np.sort(np.random.default_rng(protocols.SEED).choice(len(seen.videos), videos, replace=False)):
+    rows, count = [], min(videos, len(seen.videos))
+    for v in np.sort(np.random.default_rng(protocols.SEED).choice(len(seen.videos), count, replace=False)):
         region, frames = seen.regions[seen.region_of[v]], seen.frames[v]
         keys = seen.keyframes[v][:: max(1, len(seen.keyframes[v]) // 4)][:4]
         codes = np.asarray(seen.frame_codes[seen.first_frame[v] + np.array(keys)])

@@ -59,7 +59,13 @@ def entrants(name: str) -> list[Entrant]:
     stage = str(bundle.training.get("stage", "progressive"))
     model = NAMES.get((stage, bundle.model.adapters), "X²Localizer")
     weights = (bundle.root / "weights.bin").stat().st_size // 4
-    return [Entrant(path.name, model, SIMILARITIES.get(stage, SIMILARITIES["progressive"]), bundle, weights)]
+    return [Entrant(path.name, model, _kinds(stage, adapters=bundle.model.adapters), bundle, weights)]
+
+
+def _kinds(stage: str, *, adapters: bool) -> tuple[str, ...]:
+    """By which similarities a model is ranked; those of phi are of towers that no later stage trains."""
+    kinds = SIMILARITIES.get(stage, SIMILARITIES["progressive"])
+    return kinds if adapters else tuple(kind for kind in kinds if kind not in BY_PHI)
 
 
 def _of_checkpoint(run: str, path: Path) -> Entrant:
@@ -75,9 +81,7 @@ def _of_checkpoint(run: str, path: Path) -> Entrant:
     stage = str(found.state.get("stage", "progressive"))
     encoder = CheckpointEncoder(found, adapt=stage != "image")
     model = NAMES[stage, found.settings.model.adapters]
-    kinds = SIMILARITIES[stage]
-    if not found.settings.model.adapters:
-        kinds = tuple(kind for kind in kinds if kind not in BY_PHI)  # they are of towers that no later stage trains
+    kinds = _kinds(stage, adapters=found.settings.model.adapters)
     return Entrant(run, model, kinds, encoder, encoder.parameters, tau_f=encoder.tau_f)
 
 

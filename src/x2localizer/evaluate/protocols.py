@@ -71,16 +71,16 @@ def prefix_rows(
             continue
         seen = Embeddings(data, split, entrant.encoder, work, report)
         gallery = len(seen.regions)
-        budgets = [budget for budget in budgets if budget <= entrant.encoder.model.frames]
+        able = [budget for budget in budgets if budget <= entrant.encoder.model.frames]
         found: dict[int, dict[str, Coarse]] = {}
-        for budget in budgets:
+        for budget in able:
             begin = None if starts is None else starts(seen, budget)
             found[budget] = coarse(seen, budget, entrant.similarities, begin, entrant.tau_f)
-        latency = {budget: latency_ms(entrant.encoder, budget) for budget in budgets}
+        latency = {budget: latency_ms(entrant.encoder, budget) for budget in able}
         rows += [
             PrefixRow(
-                entrant.run, entrant.model, kind, {b: found[b][kind].ranks for b in budgets},
-                {b: found[b][kind].geographic for b in budgets}, entrant.parameters, latency,
+                entrant.run, entrant.model, kind, {b: found[b][kind].ranks for b in able},
+                {b: found[b][kind].geographic for b in able}, entrant.parameters, latency,
             )
             for kind in entrant.similarities
         ]  # fmt: skip
@@ -137,9 +137,9 @@ def fine_rows(
     for entrant in entrants:
         seen = _embeddings(entrant, data, split, work, report)
         kind = similarity or entrant.similarities[-1]
-        budgets = [budget for budget in budgets if budget <= seen.encoder.model.frames]
+        able = [budget for budget in budgets if budget <= seen.encoder.model.frames]
         frames = [np.arange(a, b) for a, b in zip(seen.first_frame[:-1], seen.first_frame[1:], strict=True)]
-        for budget in budgets:
+        for budget in able:
             by_start = {0: coarse(seen, budget, [kind], tau_f=entrant.tau_f)[kind]}
             for start, _ in windows(max(len(keys) for keys in seen.keyframes), budget, WINDOW_KEYFRAMES):
                 if start and start not in by_start:

@@ -39,7 +39,8 @@ class CheckpointEncoder:
             name: tensor for name, tensor in self._tensors.items()
             if name.startswith(tower) and (adapted or not is_adapter(name))
         }  # fmt: skip
-        return fingerprint_of(used) + ("-phi" if adapted and not self._adapt else "")
+        skip = "-skip" if adapted and self.model.adapter_skip else ""  # the same numbers, used in another way
+        return fingerprint_of(used) + skip + ("-phi" if adapted and not self._adapt else "")
 
     def _input(self, images: Bytes) -> torch.Tensor:
         return to_input(images).to(self._device)

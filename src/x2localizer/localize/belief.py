@@ -19,6 +19,7 @@ from x2localizer.config import LocalizeSettings
 from x2localizer.gallery.tiles import TileGrid
 
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 HEADINGS = 8
 SPEEDS = ((0.0, 0.05), (8.0, 0.35), (13.0, 0.6))
 """Metres per second, and how probable each is in any second. Standing is made rarer than it is: it lets a tile that
@@ -114,16 +115,18 @@ class Belief:
         offsets = disc(AROUND_M / (self._tile_m / 2))
         around = summed_around(places, offsets)
         c, row, column = (int(v) for v in np.unravel_index(int(np.argmax(around)), around.shape))
-        similarity = float(self.grid.codes[c, row, column] @ code)
-        middle = _middle(places[c], row, column, offsets)
-        return Match(c, *middle, similarity, self._faded(similarity), self._share(c, row, column))
+        near = _around(len(places[c]), row, column, offsets)
+        best = int(np.argmax(places[c][near]))  # the tile that has most there: it holds data
+        similarity = float(self.grid.codes[c, near[0][best], near[1][best]] @ code)
+        middle = _middle(places[c], near)
+        return Match(c, *middle, similarity, self._faded(similarity), self._share(c, *middle))
 
     def _faded(self, similarity: float) -> float:
         """The mean similarity of the last frames, the latest counting most."""
         return similarity if self._recent is None else FADING * self._recent + (1 - FADING) * similarity
 
-    def _share(self, c: int, row: int, column: int) -> float:
-        """The share of all belief that lies within 80 m of a tile."""
+    def _share(self, c: int, row: float, column: float) -> float:
+        """The share of all belief that lies within 80 m of a place."""
         region = self.grid.regions[c]
         reach = geo.RIGHT_WITHIN_M / (self._tile_m / 2)
         m = self.mass.shape[-1]
@@ -150,13 +153,17 @@ def summed_around(places: Floats, offsets: tuple[tuple[int, int], ...]) -> Float
     return out
 
 
-def _middle(places: Floats, row: int, column: int, offsets: tuple[tuple[int, int], ...]) -> tuple[float, float]:
-    """The centre of belief around a tile, finer than the tiles, (m, m)."""
-    m = len(places)
+def _around(m: int, row: int, column: int, offsets: tuple[tuple[int, int], ...]) -> tuple[Ints, Ints]:
+    """Rows and columns of the tiles around one, within the m x m of its candidate."""
     near = [(row + dr, column + dc) for dr, dc in offsets if 0 <= row + dr < m and 0 <= column + dc < m]
-    rows, columns = np.array(near).T
-    weight = places[rows, columns]
-    return float(weight @ rows / weight.sum()), float(weight @ columns / weight.sum())
+    rows, columns = np.array(near, np.int64).T
+    return rows, columns
+
+
+def _middle(places: Floats, near: tuple[Ints, Ints]) -> tuple[float, float]:
+    """The centre of belief of some tiles, finer than the tiles, (m, m)."""
+    weight = places[near]
+    return float(weight @ near[0] / weight.sum()), float(weight @ near[1] / weight.sum())
 
 
 def moved(mass: Floats, cell_m: float, turning: float = 0.12) -> Floats:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from x2localizer.config import LocalizeSettings
 from x2localizer.encode import Bundle
 from x2localizer.errors import BundleError
 from x2localizer.files import write_text
@@ -55,6 +56,13 @@ class Evidence:
 FEATURES = 7
 
 
+def is_calibrated(settings: LocalizeSettings) -> bool:
+    """Whether a localizer is of the kind that confidences are fitted on; the figures of another mean something else."""
+    usual = LocalizeSettings()
+    kinds = ("similarity", "matching", "policy")
+    return all(getattr(settings, name) == getattr(usual, name) for name in kinds)
+
+
 @dataclass(frozen=True, slots=True)
 class Confidence:
     """A fitted regression, the probability from which a fix counts as tracking, and where it was fitted."""
@@ -68,10 +76,10 @@ class Confidence:
     """Frames that fit worse than nearly all that were ever right: such a fix has no chance, whatever else speaks."""
 
     @staticmethod
-    def of(bundle: Bundle) -> Confidence:
-        """What a bundle holds; never sure if it holds none."""
+    def of(bundle: Bundle, settings: LocalizeSettings | None = None) -> Confidence:
+        """What a bundle holds; never sure if it holds none, or for another kind of localizer than it was fitted on."""
         path = bundle.root / FILE
-        if not path.is_file():
+        if not path.is_file() or not is_calibrated(settings or LocalizeSettings()):
             return Confidence(threshold=math.inf)
         try:
             told: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))

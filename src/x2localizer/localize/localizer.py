@@ -69,9 +69,12 @@ class Localizer:
     ) -> None:
         self.gallery, self.bundle = gallery, bundle
         self.settings = settings or LocalizeSettings()
-        self.searcher = searcher or Searcher.over(gallery, threads=bundle.threads, similarity=self.settings.similarity)
+        self.searcher = searcher or Searcher.over(
+            gallery, threads=bundle.threads, similarity=self.settings.similarity,
+            spacing_s=self.settings.keyframe_spacing_s,
+        )  # fmt: skip
         self._allowed = None if prior is None else prior.allowed(gallery.regions)
-        self._confidence = confidence or Confidence.of(bundle)
+        self._confidence = confidence or Confidence.of(bundle, self.settings)
         self._tiles = TileReader(gallery)
         self._gate = FrameGate(self.settings.gap_s)
         self._restart()

@@ -33,8 +33,8 @@ Rows = npt.NDArray[np.int64]
 Similarity = Literal["s_mix", "s_path"]
 ROUNDING = 1e-5
 """Bounds are worked out in float32: so much is added, which is a hundred times their rounding."""
-REACH_M = 115.0
-"""s_path: how far the camera may move between keyframes: 23 m/s over 5 s."""
+REACH_M_S = 23.0
+"""s_path: how fast the camera may move between keyframes, along rows and along columns, in metres a second."""
 ZERO = 128
 """The byte that stands for 0."""
 
@@ -105,9 +105,9 @@ class Searcher:
     @classmethod
     def over(
         cls, gallery: Gallery, *, temperature: float = 0.01, memory_mb: int = 1024, threads: int = 0,
-        similarity: Similarity = "s_mix",
+        similarity: Similarity = "s_mix", spacing_s: float = 5.0,
     ) -> Searcher:  # fmt: skip
-        """A searcher over an open gallery."""
+        """A searcher over an open gallery, for keyframes that are so many seconds apart."""
         table = gallery.regions
         if not len(table):
             raise GalleryError(f"The gallery {gallery.address} holds no region.", "Index larger imagery.")
@@ -132,7 +132,8 @@ class Searcher:
                 return _half_tiles(gallery, tiles, rows)[0]
             return gallery.tokens(table.ids[rows])
 
-        return cls(table.whole, valid, read, parts, temperature, threads, similarity, full, reach_in(table.region(0)))
+        reach = reach_in(table.region(0), spacing_s)
+        return cls(table.whole, valid, read, parts, temperature, threads, similarity, full, reach)
 
     @classmethod
     def of_arrays(
@@ -179,7 +180,8 @@ class Searcher:
         """s_tok of some regions, (m, k, l); tokens that are in memory are not copied together first."""
         if self._full is None:
             return token_similarity(frames, self._read(rows))
-        if np.array_equal(rows, np.arange(rows[0], rows[0] + len(rows))):  # neighbours in order: one product
+        neighbours = len(rows) > 0 and np.array_equal(rows, np.arange(rows[0], rows[0] + len(rows)))
+        if neighbours:  # one product
             return token_similarity(frames, self._full[rows[0] : rows[-1] + 1])
         out = np.empty((len(rows), len(frames), self._full.shape[1]), np.float32)
         for i, row in enumerate(rows):
@@ -255,10 +257,10 @@ class Searcher:
         return out
 
 
-def reach_in(region: Region) -> int:
-    """How many tiles at half stride the camera may move between keyframes."""
+def reach_in(region: Region, spacing_s: float = 5.0) -> int:
+    """How many tiles at half stride the camera may move between keyframes that are so many seconds apart."""
     half_tile_m = geo.tile_size_m(geo.region_centre(region).lat_deg, region.z) / 2
-    return max(1, round(REACH_M / half_tile_m))
+    return max(1, round(REACH_M_S * spacing_s / half_tile_m))
 
 
 def _token_parts(gallery: Gallery) -> Iterator[tuple[Rows, Codes, Bools]]:

@@ -90,7 +90,9 @@ def _odds(s_tok: Codes, valid: Bools | None, temperature: float) -> tuple[Codes,
 def _count(valid: Bools | None, odds: Codes) -> Codes:
     """How many tiles hold data, (r, 1)."""
     r, _, per = odds.shape
-    return np.full((r, 1), per, np.float32) if valid is None else valid.sum(1, keepdims=True).astype(np.float32)
+    if valid is None:
+        return np.full((r, 1), per, np.float32)
+    return np.asarray(np.maximum(valid.sum(1, keepdims=True), 1), np.float32)
 
 
 def _spread(mass: Codes, reach: int) -> Codes:

@@ -55,12 +55,13 @@ class SeenRegion:
 
 def save_heatmaps(path: Path, rows: Sequence[SeenRegion]) -> None:
     """Write a PNG with a row for each video: the region with the path, keyframes above their heatmaps, their mean."""
-    count = len(rows[0].keyframes)
-    figure = Figure(figsize=(2.1 * (count + 2), 3.1 * len(rows)), layout="constrained")
+    most = max(len(row.keyframes) for row in rows)
+    figure = Figure(figsize=(2.1 * (most + 2), 3.1 * len(rows)), layout="constrained")
     parts = figure.subfigures(len(rows), 1, squeeze=False)[:, 0]
     for part, row in zip(parts, rows, strict=True):
         part.suptitle(row.title, fontsize=9, x=0.01, ha="left")
-        grid = part.add_gridspec(2, count + 2, height_ratios=(1, 2))
+        count = len(row.keyframes)
+        grid = part.add_gridspec(2, most + 2, height_ratios=(1, 2))
         places = np.concatenate([row.similarities, row.similarities.mean(0)[None]])
         _on_region(part.add_subplot(grid[1, 0]), row, None, "region and path")
         for k, values in enumerate(places):
