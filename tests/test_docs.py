@@ -79,7 +79,7 @@ def test_options_in_the_docs_exist() -> None:
             command, words = get_command(app), line.split()[1:]
             while words and words[0] in getattr(command, "commands", {}):
                 command = command.commands[words.pop(0)]  # type: ignore[attr-defined]
-            known = {option for parameter in command.params for option in parameter.opts}
+            known = {option for p in command.params for option in (*p.opts, *p.secondary_opts)}
             for word in words:
                 if word.startswith("--"):
                     assert word in known, f"{page.name}: {line}"
