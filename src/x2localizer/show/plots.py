@@ -69,7 +69,8 @@ def save_heatmaps(path: Path, rows: Sequence[SeenRegion]) -> None:
                 frame = part.add_subplot(grid[0, k + 1])
                 frame.imshow(row.keyframes[k])
                 frame.set_axis_off()
-            _on_region(part.add_subplot(grid[1, k + 1]), row, values, f"keyframe {k + 1}" if k < count else "mean")
+            title = f"frame {k + 1} of {count}" if k < count else "mean"
+            _on_region(part.add_subplot(grid[1, k + 1]), row, values, title)
     _save(path, figure)
 
 
