@@ -47,3 +47,13 @@ def test_intervals_hold_the_mean_and_shrink() -> None:
     assert mean == pytest.approx(0.5)
     assert low == pytest.approx(0.5)
     assert high == pytest.approx(0.5)
+
+
+def test_the_interval_of_a_weighted_mean_lies_around_it() -> None:
+    rng = np.random.default_rng(0)
+    hits = rng.uniform(size=400)
+    weights = np.where(hits > 0.5, 9.0, 1.0)  # those that are right weigh more
+    low, high = bootstrap_interval(hits, weights=weights)
+    assert low < np.average(hits, weights=weights) < high
+    assert low > hits.mean()
+    assert bootstrap_interval(hits, weights=np.full(400, 3.0)) == pytest.approx(bootstrap_interval(hits))

@@ -31,10 +31,19 @@ def one_percent(items: int) -> int:
     return max(1, items // 100)
 
 
-def bootstrap_interval(hits: npt.NDArray[np.floating], seed: int = 42, draws: int = 2000) -> tuple[float, float]:
-    """95% interval of the mean of per-query values, by resampling queries."""
+def bootstrap_interval(
+    hits: npt.NDArray[np.floating],
+    seed: int = 42,
+    draws: int = 2000,
+    weights: npt.NDArray[np.floating] | None = None,
+) -> tuple[float, float]:
+    """95% interval of the (weighted) mean of per-query values, by resampling queries."""
     rng = np.random.default_rng(seed)
-    means = [float(hits[rng.integers(0, len(hits), len(hits))].mean()) for _ in range(draws)]
+    drawn = (rng.integers(0, len(hits), len(hits)) for _ in range(draws))
+    means = [
+        float(hits[rows].mean() if weights is None else np.average(hits[rows], weights=weights[rows]))
+        for rows in drawn
+    ]  # fmt: skip
     low, high = np.percentile(means, (2.5, 97.5))
     return float(low), float(high)
 

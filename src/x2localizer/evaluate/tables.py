@@ -13,6 +13,7 @@ from x2localizer.evaluate.fine import NEVER
 from x2localizer.evaluate.protocols import FineRow, PrefixRow
 from x2localizer.metrics import bootstrap_interval, one_percent, paired_difference, recall_at
 
+Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 
@@ -91,21 +92,22 @@ def fine_cells(rows: Sequence[FineRow]) -> list[FineCell]:
     cells = []
     for row in rows:
         ranks, video = row.found.ranks, row.found.video
-        hits = per_video(ranks <= 1, video)
+        hits, frames = per_video(ranks <= 1, video)
         quartiles = np.percentile(row.found.errors_m, (25, 50, 75), method="nearest")
         cells.append(
             FineCell(row.run, row.model, row.similarity, row.budget, row.gallery, row.refresh, recall_at(ranks, 1),
-                     *bootstrap_interval(hits), recall_at(ranks, 5), recall_at(ranks, 10),
+                     *bootstrap_interval(hits, weights=frames), recall_at(ranks, 5), recall_at(ranks, 10),
                      100.0 * float((ranks < NEVER).mean()), 100.0 * float(row.gate.mean()),
                      *(float(v) for v in quartiles))
         )  # fmt: skip
     return cells
 
 
-def per_video(right: npt.NDArray[np.bool_], video: Ints) -> npt.NDArray[np.float64]:
-    """The percentage of right frames of each video."""
-    frames = np.bincount(video)
-    return 100.0 * np.bincount(video, weights=right)[frames > 0] / frames[frames > 0]
+def per_video(right: npt.NDArray[np.bool_], video: Ints) -> tuple[Floats, Floats]:
+    """The percentage of right frames of each video, and how many frames it has."""
+    frames = np.bincount(video).astype(np.float64)
+    there = frames > 0
+    return 100.0 * np.bincount(video, weights=right)[there] / frames[there], frames[there]
 
 
 def check_claims(rows: Sequence[PrefixRow]) -> list[Claim]:
