@@ -77,7 +77,7 @@ def coarse(
 ) -> dict[str, Coarse]:
     """Ranks of all videos by each similarity."""
     plain, by_phi = ([kind for kind in kinds if (kind in BY_PHI) is side] for side in (False, True))
-    regions = _in_memory(seen.region_codes)
+    regions = SetCode(np.asarray(seen.region_codes.whole), _in_memory(seen.region_codes.tokens))
     prefixes = seen.prefixes(budget, starts) if plain else None
     frames = prefix_frames(seen, budget, starts)
     halves = _half_tiles(seen) if by_phi else None
@@ -139,12 +139,10 @@ def _one(prefixes: Prefixes, video: int) -> tuple[Codes, Codes]:
 
 
 def _half_tiles(seen: Embeddings) -> Codes:
-    """phi of the regions' tiles at half stride, (r, l, d); they stay on disk if they are large."""
-    codes = seen.grid_codes.reshape(len(seen.regions), -1, seen.grid_codes.shape[-1])
+    """phi of the regions' tiles at half stride, (r, l, d)."""
+    return _in_memory(seen.grid_codes.reshape(len(seen.regions), -1, seen.grid_codes.shape[-1]))
+
+
+def _in_memory(codes: Codes) -> Codes:
+    """Embeddings in memory; they stay on disk and are read by part if they are large."""
     return codes if codes.nbytes > IN_MEMORY else np.array(codes)
-
-
-def _in_memory(codes: SetCode) -> SetCode:
-    """Embeddings of regions in memory; tokens stay on disk and are read by part if they are large."""
-    large = codes.tokens.nbytes > IN_MEMORY
-    return SetCode(np.asarray(codes.whole), codes.tokens if large else np.array(codes.tokens))

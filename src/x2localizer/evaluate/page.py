@@ -116,11 +116,11 @@ def page_text(found: dict[str, Values], notes: str = "") -> str:
         ("What the towers see", "heatmaps", lambda: SEEN),
         ("Beyond the paper: every frame counts", "coarse", lambda: "\n\n".join([
             EVERY_FRAME,
-            by_budget([_labelled(row) for row in found["coarse"]["rows"] if _is_beyond(row)], "label"),
+            by_budget([_labelled(row, "model") for row in found["coarse"]["rows"] if _is_beyond(row)], "label"),
         ])),
         ("Beyond the paper: every frame counts while training", "beyond", lambda: "\n\n".join([
             WHILE_TRAINING,
-            by_budget([_of_variant(row) for row in found["beyond"]["rows"]], "label"),
+            by_budget([_labelled(row, "run") for row in found["beyond"]["rows"]], "label"),
         ])),
         ("Long range", "long-range", lambda: "The localizer over one gallery of all test towns.\n\n"
          "![share of frames within 80 m over time](results/long-range/curves.png)\n\n" + table_text(LongRange(
@@ -155,9 +155,6 @@ def _is_beyond(row: Values) -> bool:
     return bool(ours and row["similarity"] in ("s_mix", "s_best", *BY_PHI))
 
 
-def _of_variant(row: Values) -> Values:
-    return {**row, "label": f"{row['run']}, {row['similarity']}"}
-
-
-def _labelled(row: Values) -> Values:
-    return {**row, "label": f"{row['model']}, {row['similarity']}"}
+def _labelled(row: Values, by: str) -> Values:
+    """A row whose label is its run or its model, and the similarity."""
+    return {**row, "label": f"{row[by]}, {row['similarity']}"}
