@@ -7,34 +7,15 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from x2localizer.config import (
-    BackboneSettings,
-    DatasetSettings,
-    ModelSettings,
-    SplitSettings,
-    TownSettings,
-    TrainSettings,
-)
+from helpers.small_world import SMALL, TINY
+from x2localizer.config import BackboneSettings, ModelSettings, TrainSettings
 from x2localizer.datasets.town import make_dataset
-from x2localizer.encode import Bundle
+from x2localizer.encoders import Bundle
 from x2localizer.town.town import Town, build_town, paint_town
 from x2localizer.types import Image
 
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
-
-SMALL = TownSettings(tiles=16)
-TINY = DatasetSettings(
-    town=TownSettings(tiles=16, pixels_per_tile=64),
-    train=SplitSettings(towns=2, first_seed=0, grid=False, videos_per_town=3),
-    val=SplitSettings(towns=1, first_seed=5000, videos_per_region=1),
-    test=SplitSettings(towns=1, first_seed=9000, videos_per_region=1, long_drives_per_town=2),
-    frame_height=32,
-    frame_width=64,
-    tile_px=32,
-    long_drive_s=120.0,
-    longest_gap_s=40.0,
-)
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from x2localizer.encode import open_bundle
+    from x2localizer.encoders import open_bundle
     from x2localizer.gallery import index, open_gallery
     from x2localizer.localize import Localizer
     from x2localizer.sources.imagery import open_imagery
@@ -21,7 +21,7 @@ __version__ = "0.1.0"
 __all__ = ["Localizer", "index", "open_bundle", "open_gallery", "open_imagery", "open_video", "read_track"]
 
 _ROOMS = {
-    "Localizer": "localize", "index": "gallery", "open_bundle": "encode", "open_gallery": "gallery",
+    "Localizer": "localize", "index": "gallery", "open_bundle": "encoders", "open_gallery": "gallery",
     "open_imagery": "sources.imagery", "open_video": "sources.video", "read_track": "sources.tracks",
 }  # fmt: skip
 

@@ -15,10 +15,18 @@ import numpy.typing as npt
 Image = npt.NDArray[np.uint8]
 """RGB pixels, shape (height, width, 3)."""
 
+Images = npt.NDArray[np.uint8]
+"""A stack of RGB pictures, shape (..., height, width, 3)."""
+
 Mask = npt.NDArray[np.bool_]
 """Per-pixel truth, shape (height, width)."""
 
+Codes = npt.NDArray[np.float32]
+"""Codes of pictures, or similarities between them."""
+
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

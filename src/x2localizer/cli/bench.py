@@ -113,7 +113,7 @@ def localize(
     as_json: JsonOption = False,
 ) -> None:
     """Seconds of video per second of work, and whether a long drive slows it down."""
-    from x2localizer.encode import open_bundle  # noqa: PLC0415
+    from x2localizer.encoders import open_bundle  # noqa: PLC0415
     from x2localizer.localize.bench import bench_localize  # noqa: PLC0415
 
     values = bench_localize(open_bundle(bundle), minutes=minutes, deit=deit)

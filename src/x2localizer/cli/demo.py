@@ -22,7 +22,7 @@ def demo(
 ) -> None:
     """Build a town the model never saw, film a drive, and find the camera. Example: x2l demo --out demo"""
     from x2localizer.config import TownSettings  # noqa: PLC0415
-    from x2localizer.encode import open_bundle  # noqa: PLC0415
+    from x2localizer.encoders import open_bundle  # noqa: PLC0415
     from x2localizer.files import write_text  # noqa: PLC0415
     from x2localizer.gallery import index, open_gallery  # noqa: PLC0415
     from x2localizer.localize.run import localize  # noqa: PLC0415

@@ -144,7 +144,7 @@ def _random_start(asked: Asked, report: Report) -> Found:
 
 
 def _long_range(models: list[str], source: Dataset, split: str, work: Path) -> Found:
-    from x2localizer.encode import open_bundle  # noqa: PLC0415
+    from x2localizer.encoders import open_bundle  # noqa: PLC0415
     from x2localizer.evaluate import long_range  # noqa: PLC0415
 
     if len(models) > 1:

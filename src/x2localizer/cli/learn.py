@@ -138,11 +138,11 @@ def encode(
 
     Example: x2l encode ride.mp4 --bundle town
     """
-    from x2localizer.encode import open_bundle  # noqa: PLC0415
+    from x2localizer.encoders import open_bundle  # noqa: PLC0415
     from x2localizer.sources.video import open_video  # noqa: PLC0415
 
     opened = open_bundle(bundle)
-    m = opened.model
+    m = opened.spec
     size = (m.tile_px, m.tile_px) if tile else (m.frame_height, m.frame_width)
     images = []
     with open_video(path, size=size, spacing_s=5.0) as frames:

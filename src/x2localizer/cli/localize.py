@@ -30,7 +30,7 @@ def index(
 
       x2l index --info --out city-gallery
     """
-    from x2localizer.encode import open_bundle  # noqa: PLC0415
+    from x2localizer.encoders import open_bundle  # noqa: PLC0415
     from x2localizer.gallery import index as build  # noqa: PLC0415
 
     if not info:
@@ -72,7 +72,7 @@ def localize(
     from dataclasses import asdict  # noqa: PLC0415
 
     from x2localizer.config import LocalizeSettings, from_overrides  # noqa: PLC0415
-    from x2localizer.encode import open_bundle  # noqa: PLC0415
+    from x2localizer.encoders import open_bundle  # noqa: PLC0415
     from x2localizer.files import write_text  # noqa: PLC0415
     from x2localizer.gallery import open_gallery  # noqa: PLC0415
     from x2localizer.localize.confidence import Confidence  # noqa: PLC0415

@@ -9,14 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from x2localizer import geo
-from x2localizer.encode import SetCode
+from x2localizer.encoders import SetCodes
 from x2localizer.evaluate.embed import Embeddings, Prefixes
 from x2localizer.metrics import ranks_of
 from x2localizer.search.search import reach_in
 from x2localizer.search.similarity import best_tiles, fine_similarity, summed_paths, summed_tiles, token_similarity
+from x2localizer.types import Codes, Ints
 
-Codes = npt.NDArray[np.float32]
-Ints = npt.NDArray[np.int64]
 REGIONS_AT_ONCE = 512
 IN_MEMORY = 1 << 30
 BY_PHI = ("s_half", "s_sum", "s_path")
@@ -36,7 +35,7 @@ class Coarse:
 
 
 def region_scores(
-    whole: Codes, tokens: Codes, regions: SetCode, kinds: Sequence[str], tau_f: float = 0.01
+    whole: Codes, tokens: Codes, regions: SetCodes, kinds: Sequence[str], tau_f: float = 0.01
 ) -> dict[str, Codes]:
     """Similarities of one prefix, (d,) and (k, d), with all regions: (r,) each."""
     out: dict[str, list[Codes]] = {kind: [] for kind in kinds}
@@ -77,7 +76,7 @@ def coarse(
 ) -> dict[str, Coarse]:
     """Ranks of all videos by each similarity."""
     plain, by_phi = ([kind for kind in kinds if (kind in BY_PHI) is side] for side in (False, True))
-    regions = SetCode(np.asarray(seen.region_codes.whole), _in_memory(seen.region_codes.tokens))
+    regions = SetCodes(np.asarray(seen.region_codes.whole), _in_memory(seen.region_codes.tokens))
     prefixes = seen.prefixes(budget, starts) if plain else None
     frames = prefix_frames(seen, budget, starts)
     halves = _half_tiles(seen) if by_phi else None

@@ -16,48 +16,21 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from x2localizer import geo
-from x2localizer.config import ModelSettings
 from x2localizer.datasets.dataset import Dataset
 from x2localizer.datasets.tables import FrameRow, RegionRow, VideoRow
 from x2localizer.datasets.tiles import cut_tiles, half_stride
-from x2localizer.encode import Part, SetCode
+from x2localizer.encoders import Encoder, Part, SetCodes
 from x2localizer.errors import DatasetError
 from x2localizer.files import atomic_path
-from x2localizer.types import Floats, Image
+from x2localizer.types import Codes, Floats, Image, Ints
 
-Codes = npt.NDArray[np.float32]
-Ints = npt.NDArray[np.int64]
 Report = Callable[[str, int, int], None]
 PICTURES_AT_ONCE = 128
-
-
-class Encoder(Protocol):
-    """What a bundle and a checkpoint have in common."""
-
-    @property
-    def model(self) -> ModelSettings:
-        """Sizes."""
-
-    def weights_of(self, part: Part) -> str:
-        """A name for exactly the weights that this function needs: models that share them share embeddings."""
-
-    def encode_frames(self, images: npt.NDArray[np.uint8]) -> Codes:
-        """phi of frames."""
-
-    def encode_tiles(self, images: npt.NDArray[np.uint8]) -> Codes:
-        """phi of tiles."""
-
-    def encode_prefixes(self, images: npt.NDArray[np.uint8]) -> SetCode:
-        """Phi of prefixes of one length."""
-
-    def encode_regions(self, images: npt.NDArray[np.uint8]) -> SetCode:
-        """Phi of regions."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,7 +59,7 @@ class Embeddings:
         missing = [row.video_id for row in self.videos if row.region_id not in row_of]
         if missing:
             raise DatasetError(f"The region of {missing[0]} is not in the data set.", "Run `x2l check` on it.")
-        n = encoder.model.region_tiles
+        n = encoder.spec.region_tiles
         other = next((row.n for row in self.regions if row.n != n), n)
         if other != n:
             raise DatasetError(
@@ -119,9 +92,9 @@ class Embeddings:
     # Embeddings ------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def region_codes(self) -> SetCode:
+    def region_codes(self) -> SetCodes:
         """Phi of the regions: (r, d), tokens (r, n n, d)."""
-        n, px, d = self.encoder.model.region_tiles, self.encoder.model.tile_px, self.encoder.model.dim
+        n, px, d = self.encoder.spec.region_tiles, self.encoder.spec.tile_px, self.encoder.spec.dim
 
         def chunks() -> Iterator[list[Codes]]:
             for part in _parts(len(self.regions), max(1, PICTURES_AT_ONCE // (n * n))):
@@ -129,7 +102,7 @@ class Embeddings:
                 yield [found.whole, found.tokens]
 
         whole, tokens = self._kept("region", "regions", [(len(self.regions), d), (len(self.regions), n * n, d)], chunks)
-        return SetCode(whole, tokens)
+        return SetCodes(whole, tokens)
 
     def prefixes(self, budget: int, starts: Ints | None = None) -> Prefixes:
         """Phi of ``budget`` keyframes of each video from a keyframe on (the first by default)."""
@@ -141,7 +114,7 @@ class Embeddings:
         if any(not keys for keys in chosen):
             raise DatasetError("A prefix starts after the last keyframe of its video.", "Draw the starts again.")
         lengths = np.array([len(keys) for keys in chosen], np.int64)
-        d, count = self.encoder.model.dim, len(self.videos)
+        d, count = self.encoder.spec.dim, len(self.videos)
 
         def chunks() -> Iterator[list[Codes]]:
             for part in _parts(count, max(1, PICTURES_AT_ONCE // budget)):
@@ -173,7 +146,7 @@ class Embeddings:
     @cached_property
     def grid_codes(self) -> Codes:
         """phi of the tiles of every region at half stride, (r, m, m, d) with m = 2 n - 1."""
-        n, px, d = self.encoder.model.region_tiles, self.encoder.model.tile_px, self.encoder.model.dim
+        n, px, d = self.encoder.spec.region_tiles, self.encoder.spec.tile_px, self.encoder.spec.dim
         m = 2 * n - 1
 
         def chunks() -> Iterator[list[Codes]]:
@@ -189,7 +162,7 @@ class Embeddings:
         self, part: Part, rows: list[FrameRow], read: Callable[[FrameRow], Image | None],
         encode: Callable[[npt.NDArray[np.uint8]], Codes],
     ) -> Codes:  # fmt: skip
-        d = self.encoder.model.dim
+        d = self.encoder.spec.dim
 
         def chunks() -> Iterator[list[Codes]]:
             for chosen in _parts(len(rows), PICTURES_AT_ONCE):
@@ -204,11 +177,11 @@ class Embeddings:
         return codes
 
     def _frame(self, row: FrameRow) -> Image:
-        model = self.encoder.model
+        model = self.encoder.spec
         return self.data.picture(row.image, (model.frame_height, model.frame_width))
 
     def _tile(self, row: FrameRow) -> Image | None:
-        px = self.encoder.model.tile_px
+        px = self.encoder.spec.tile_px
         return self.data.tile(row.tile, size=px) if row.tile_path else None
 
     def _region(self, region: int, side: int) -> Image:

@@ -9,10 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from x2localizer.config import STAGES
-from x2localizer.encode import open_bundle, shipped
+from x2localizer.encoders import Encoder, open_bundle, shipped
 from x2localizer.errors import UserError
 from x2localizer.evaluate.coarse import BY_PHI
-from x2localizer.evaluate.embed import Encoder
 from x2localizer.evaluate.rankings import SUFFIXES
 
 # What the best checkpoint of a stage is called, with adapters and without.
@@ -87,7 +86,7 @@ def _of_checkpoint(run: str, path: Path) -> Entrant:
 
 def latency_ms(encoder: Encoder, budget: int, times: int = 7) -> float:
     """The median time to encode one prefix of noise."""
-    m = encoder.model
+    m = encoder.spec
     image = np.random.default_rng(0).integers(0, 256, (1, budget, m.frame_height, m.frame_width, 3), dtype=np.uint8)
     encoder.encode_prefixes(image)
     spent = []

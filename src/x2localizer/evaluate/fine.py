@@ -14,10 +14,8 @@ import numpy.typing as npt
 
 from x2localizer import geo
 from x2localizer.evaluate.embed import Embeddings, grid_places
-from x2localizer.types import Floats
+from x2localizer.types import Codes, Floats, Ints
 
-Codes = npt.NDArray[np.float32]
-Ints = npt.NDArray[np.int64]
 GalleryKind = Literal["gps", "grid"]
 NEVER = 1 << 40
 """The rank of a frame none of whose candidate tiles is right."""

@@ -18,7 +18,7 @@ from x2localizer.config import LocalizeSettings
 from x2localizer.datasets.dataset import Dataset
 from x2localizer.datasets.rides import linked
 from x2localizer.datasets.tables import VideoRow
-from x2localizer.encode import Bundle
+from x2localizer.encoders import Bundle
 from x2localizer.errors import DatasetError
 from x2localizer.evaluate.tables import markdown
 from x2localizer.gallery import Gallery, index
@@ -27,9 +27,8 @@ from x2localizer.localize.localizer import Localizer
 from x2localizer.localize.summary import error_m
 from x2localizer.metrics import bootstrap_interval, paired_difference
 from x2localizer.search import Searcher
-from x2localizer.types import Floats, Frame, Position, Region
+from x2localizer.types import Bools, Floats, Frame, Position, Region
 
-Bools = npt.NDArray[np.bool_]
 BIN_S = 10.0
 """Width of a step of the curves."""
 AS_IN = ", as in the paper"
@@ -198,7 +197,7 @@ def run_arms(
     )
     for number, ride in enumerate(rides):
         bundle.known.clear()
-        frames = list(ride_frames(data, ride, (bundle.model.frame_height, bundle.model.frame_width)))
+        frames = list(ride_frames(data, ride, (bundle.spec.frame_height, bundle.spec.frame_width)))
         for arm, settings in arms.items():
             localizer = Localizer(gallery, bundle, settings, searcher=searchers[settings.similarity])
             out[arm].append(follow(localizer, iter(frames), ride.truth))

@@ -16,8 +16,8 @@ from x2localizer.evaluate.embed import Embeddings, Report
 from x2localizer.evaluate.entrants import Entrant, latency_ms
 from x2localizer.evaluate.fine import Fine, GalleryKind, fine, tile_gallery, windows
 from x2localizer.evaluate.rankings import ranks_of_file
+from x2localizer.types import Ints
 
-Ints = npt.NDArray[np.int64]
 BUDGETS = (1, 2, 4, 8)
 SEED = 42
 WINDOW_KEYFRAMES = 4
@@ -71,7 +71,7 @@ def prefix_rows(
             continue
         seen = Embeddings(data, split, entrant.encoder, work, report)
         gallery = len(seen.regions)
-        able = [budget for budget in budgets if budget <= entrant.encoder.model.frames]
+        able = [budget for budget in budgets if budget <= entrant.encoder.spec.frames]
         found: dict[int, dict[str, Coarse]] = {}
         for budget in able:
             begin = None if starts is None else starts(seen, budget)
@@ -137,7 +137,7 @@ def fine_rows(
     for entrant in entrants:
         seen = _embeddings(entrant, data, split, work, report)
         kind = similarity or entrant.similarities[-1]
-        able = [budget for budget in budgets if budget <= seen.encoder.model.frames]
+        able = [budget for budget in budgets if budget <= seen.encoder.spec.frames]
         frames = [np.arange(a, b) for a, b in zip(seen.first_frame[:-1], seen.first_frame[1:], strict=True)]
         for budget in able:
             by_start = {0: coarse(seen, budget, [kind], tau_f=entrant.tau_f)[kind]}

@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 
 from x2localizer.errors import DatasetError
 from x2localizer.files import atomic_path
+from x2localizer.types import Ints
 
-Ints = npt.NDArray[np.int64]
 SUFFIXES = (".csv", ".parquet")
 FULL_BUDGET = 8
 

@@ -12,9 +12,7 @@ import numpy.typing as npt
 from x2localizer.evaluate.fine import NEVER
 from x2localizer.evaluate.protocols import FineRow, PrefixRow
 from x2localizer.metrics import bootstrap_interval, one_percent, paired_difference, recall_at
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from x2localizer.types import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from PIL import Image as Pillow
 
 from x2localizer.datasets.tiles import cut_tiles, half_stride
-from x2localizer.encode import Bundle
+from x2localizer.encoders import Bundle
 from x2localizer.errors import ConfigError, ImageryError
 from x2localizer.gallery.grid import BLOCK, HALVES, MIN_COVERAGE, TileSpan, block_corners, grid_regions, tile_span
 from x2localizer.gallery.store import (
@@ -50,15 +50,15 @@ def index(
     was there. ``stride`` is the distance of regions in tiles: 3 puts every place at least 2 tiles inside some region
     of 7.
     """
-    if not 1 <= stride <= bundle.model.region_tiles:
-        raise ConfigError(f"The stride is {stride} tiles.", f"Give 1 to {bundle.model.region_tiles}.")
+    if not 1 <= stride <= bundle.spec.region_tiles:
+        raise ConfigError(f"The stride is {stride} tiles.", f"Give 1 to {bundle.spec.region_tiles}.")
     with open_imagery(imagery) as opened:
         span = tile_span(opened, zoom)
         if span is None:
             raise ImageryError(
                 f"{imagery} does not cover half of any tile of zoom {zoom}.", "Give larger imagery, or another --zoom."
             )
-        m = bundle.model
+        m = bundle.spec
         gallery = open_for_writing(str(address), About(bundle.fingerprint, zoom, m.region_tiles, stride, m.dim))
         number, is_new = _source_number(gallery, Source(str(imagery), opened.info.bounds), replace)
         if not is_new and gallery.about.sources[number].done:
@@ -94,7 +94,7 @@ class _Work:
     ) -> None:  # fmt: skip
         self.imagery, self.bundle, self.gallery, self.number = imagery, bundle, gallery, number
         self.span, self.replace, self.progress = span, replace, progress
-        self.zoom, self.px = gallery.about.zoom, bundle.model.tile_px
+        self.zoom, self.px = gallery.about.zoom, bundle.spec.tile_px
 
     def add_blocks(self) -> int:
         """Tiles at half stride; gives how many blocks are in."""
@@ -126,7 +126,7 @@ class _Work:
         pictures, valid = half_stride_tiles(seen.image, seen.valid, self.px)
         if not valid.any():
             return None
-        codes = np.zeros((HALVES, HALVES, self.bundle.model.dim), np.float32)
+        codes = np.zeros((HALVES, HALVES, self.bundle.spec.dim), np.float32)
         codes[valid] = np.concatenate(
             [self.bundle.encode_tiles(part) for part in _parts(pictures[valid], self._at_once(1))]
         )

@@ -25,16 +25,14 @@ import pyarrow as pa
 from lancedb.index import BTree
 from PIL import Image as Pillow
 
-from x2localizer.encode import Bundle
+from x2localizer.encoders import Bundle
 from x2localizer.errors import GalleryError
 from x2localizer.gallery.grid import BLOCK, HALVES
-from x2localizer.types import Image, Region
+from x2localizer.types import Bools, Codes, Image, Region
 
 FORMAT = 1
 PICTURE_PX = 32
 """Pixels of a tile in the pictures for display."""
-Codes = npt.NDArray[np.float32]
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

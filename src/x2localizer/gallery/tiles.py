@@ -11,15 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from x2localizer import geo
 from x2localizer.gallery.grid import BLOCK
 from x2localizer.gallery.store import BlockRow, Gallery
-from x2localizer.types import Position, Region
-
-Codes = npt.NDArray[np.float32]
-Bools = npt.NDArray[np.bool_]
+from x2localizer.types import Bools, Codes, Position, Region
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from x2localizer.config import ModelSettings
-from x2localizer.encode import Part, SetCode
+from x2localizer.encoders import EncoderSpec, Part, SetCodes
+from x2localizer.encoders.bundle import spec_of
 from x2localizer.learn.batches import to_input
 from x2localizer.learn.checkpoint import Checkpoint, fingerprint_of, load_weights
 from x2localizer.learn.model import Model, is_adapter
 from x2localizer.learn.towers import SetEmbedding
-
-Bytes = npt.NDArray[np.uint8]
-Codes = npt.NDArray[np.float32]
+from x2localizer.types import Codes, Images
 
 
 class CheckpointEncoder:
@@ -22,6 +20,8 @@ class CheckpointEncoder:
 
     def __init__(self, found: Checkpoint, *, adapt: bool = True) -> None:
         self.model: ModelSettings = found.settings.model
+        self.spec: EncoderSpec = spec_of(found.settings.model)
+        self.fingerprint, self.threads = found.fingerprint, 0
         self.tau_f = found.settings.objective.tau_f
         self._tensors = found.tensors
         self._adapt = adapt and found.settings.model.adapters
@@ -42,33 +42,33 @@ class CheckpointEncoder:
         skip = "-skip" if adapted and self.model.adapter_skip else ""  # the same numbers, used in another way
         return fingerprint_of(used) + skip + ("-phi" if adapted and not self._adapt else "")
 
-    def _input(self, images: Bytes) -> torch.Tensor:
+    def _input(self, images: Images) -> torch.Tensor:
         return to_input(images).to(self._device)
 
     @torch.no_grad()
-    def encode_frames(self, images: Bytes) -> Codes:
+    def encode_frames(self, images: Images) -> Codes:
         """phi of street frames: (n, h, w, 3) -> (n, d)."""
         return _numpy(self._towers.ground(self._input(images)))
 
     @torch.no_grad()
-    def encode_tiles(self, images: Bytes) -> Codes:
+    def encode_tiles(self, images: Images) -> Codes:
         """phi of aerial tiles: (n, t, t, 3) -> (n, d)."""
         return _numpy(self._towers.aerial(self._input(images)))
 
     @torch.no_grad()
-    def encode_prefixes(self, images: Bytes) -> SetCode:
+    def encode_prefixes(self, images: Images) -> SetCodes:
         """Phi of prefixes of one length: (b, s, h, w, 3)."""
         budget = images.shape[1]
         return _set_code(self._towers.prefixes(self._input(images), [budget], adapt=self._adapt)[budget])
 
     @torch.no_grad()
-    def encode_regions(self, images: Bytes) -> SetCode:
+    def encode_regions(self, images: Images) -> SetCodes:
         """Phi of regions, tiles row by row: (b, n n, t, t, 3)."""
         return _set_code(self._towers.regions(self._input(images), adapt=self._adapt))
 
 
-def _set_code(found: SetEmbedding) -> SetCode:
-    return SetCode(_numpy(found.whole), _numpy(found.tokens))
+def _set_code(found: SetEmbedding) -> SetCodes:
+    return SetCodes(_numpy(found.whole), _numpy(found.tokens))
 
 
 def _numpy(values: torch.Tensor) -> Codes:

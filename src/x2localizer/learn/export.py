@@ -19,7 +19,8 @@ from torch import Tensor, nn
 
 from x2localizer.config import ModelSettings
 from x2localizer.datasets.dataset import open_dataset
-from x2localizer.encode.bundle import FORMAT, GRAPHS, Bundle, files_fingerprint, open_bundle
+from x2localizer.encoders.bundle import FORMAT, Bundle, files_fingerprint, open_bundle
+from x2localizer.encoders.protocol import PARTS
 from x2localizer.errors import CheckpointError
 from x2localizer.files import write_text
 from x2localizer.learn.batches import MEAN, STD, Videos
@@ -101,7 +102,7 @@ def export_bundle(
     try:
         shared = bytearray()
         places: dict[bytes, int] = {}
-        for name in GRAPHS:
+        for name in PARTS:
             _write_graph(_to_onnx(model, name), work / f"{name}.onnx", shared, places)
         (work / "weights.bin").write_bytes(bytes(shared))
         told = {
@@ -182,7 +183,7 @@ def check_bundle(
         "prefix": bundle.encode_prefixes, "region": bundle.encode_regions,
     }  # fmt: skip
     differences: dict[str, float] = {}
-    for name in GRAPHS:
+    for name in PARTS:
         example = torch.from_numpy(images[name]) if images else _example(model, name, 3, 4, seed=1)
         expected, found = graph_of(model, name)(example), encoders[name](example.numpy())
         pairs = (

@@ -17,9 +17,8 @@ import numpy.typing as npt
 from x2localizer import geo
 from x2localizer.config import LocalizeSettings
 from x2localizer.gallery.tiles import TileGrid
+from x2localizer.types import Floats, Ints
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 HEADINGS = 8
 SPEEDS = ((0.0, 0.05), (8.0, 0.35), (13.0, 0.6))
 """Metres per second, and how probable each is in any second. Standing is made rarer than it is: it lets a tile that

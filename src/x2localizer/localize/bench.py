@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from x2localizer.config import TownSettings
-from x2localizer.encode import Bundle, open_bundle
+from x2localizer.encoders import Bundle, open_bundle
 from x2localizer.errors import UserError
 from x2localizer.localize.calibrate import drive_frames, town_gallery
 from x2localizer.localize.localizer import Localizer
@@ -34,7 +34,7 @@ def bench_localize(bundle: Bundle, seed: int = 9000, minutes: float = 30.0, deit
 
 
 def _one(bundle: Bundle, work: Path, seed: int, seconds: float, tiles: int = 37) -> dict[str, float]:
-    town = build_town(seed, TownSettings(tiles=tiles, pixels_per_tile=max(128, bundle.model.tile_px)))
+    town = build_town(seed, TownSettings(tiles=tiles, pixels_per_tile=max(128, bundle.spec.tile_px)))
     start = time.perf_counter()
     gallery = town_gallery(town, bundle, work / f"{tiles}")
     indexed_s = time.perf_counter() - start

@@ -10,7 +10,7 @@ import numpy as np
 
 from x2localizer import geo
 from x2localizer.config import LocalizeSettings, TownSettings
-from x2localizer.encode import Bundle, open_bundle
+from x2localizer.encoders import Bundle, open_bundle
 from x2localizer.errors import UserError
 from x2localizer.gallery import Gallery, index
 from x2localizer.localize.confidence import Confidence, Evidence, choose_threshold, fit, reliability
@@ -41,7 +41,7 @@ def drive_frames(
     if drive is None:
         return None
     times = np.arange(0.0, seconds, spacing_s)
-    film = open_film(town, drive, bundle.model.frame_height, bundle.model.frame_width)
+    film = open_film(town, drive, bundle.spec.frame_height, bundle.spec.frame_width)
     lats, lons = town.place.to_degrees(*drive.places(times)[:2])
     return film.frames(times), [Position(float(a), float(b)) for a, b in zip(lats, lons, strict=True)]
 

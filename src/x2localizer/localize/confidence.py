@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from x2localizer.config import LocalizeSettings
-from x2localizer.encode import Bundle
+from x2localizer.encoders import Bundle
 from x2localizer.errors import BundleError
 from x2localizer.files import write_text
 from x2localizer.localize.belief import Match

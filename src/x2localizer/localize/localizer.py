@@ -16,16 +16,15 @@ import numpy.typing as npt
 
 from x2localizer import geo
 from x2localizer.config import LocalizeSettings
-from x2localizer.encode import Bundle, SetCode
+from x2localizer.encoders import Bundle, SetCodes
 from x2localizer.gallery.store import Gallery
 from x2localizer.gallery.tiles import TileReader
 from x2localizer.localize.belief import Belief, Match
 from x2localizer.localize.confidence import Confidence, Evidence
 from x2localizer.localize.frames import FrameGate
 from x2localizer.search import Hits, Prior, Searcher, nearest_region
-from x2localizer.types import Candidate, Fix, Frame, Image, Position, Region
+from x2localizer.types import Candidate, Codes, Fix, Frame, Image, Position, Region
 
-Codes = npt.NDArray[np.float32]
 SEARCHED_PER_CANDIDATE = 6
 NEAR_BORDER = 3
 """Half tiles from the border of its region at which a path gets the next one."""
@@ -80,7 +79,7 @@ class Localizer:
         self._restart()
 
     def _restart(self) -> None:
-        self._window: deque[tuple[Image, Codes]] = deque(maxlen=min(self.settings.budget, self.bundle.model.frames))
+        self._window: deque[tuple[Image, Codes]] = deque(maxlen=min(self.settings.budget, self.bundle.spec.frames))
         self._keyframe_s: float | None = None
         self._searched_s: float | None = None
         self._searches = 0
@@ -97,7 +96,7 @@ class Localizer:
     @property
     def frame_size(self) -> tuple[int, int]:
         """Height and width that frames must have; open the video with this size."""
-        return self.bundle.model.frame_height, self.bundle.model.frame_width
+        return self.bundle.spec.frame_height, self.bundle.spec.frame_width
 
     def run(self, frames: Iterable[Frame]) -> Iterator[Fix]:
         """A fix for every frame of a source."""
@@ -168,14 +167,14 @@ class Localizer:
         self._hits = hits
         self._candidates = tuple(Candidate(r, float(s)) for r, s in zip(regions, hits.score, strict=True))
 
-    def _window_code(self) -> SetCode:
+    def _window_code(self) -> SetCodes:
         """The window as the searcher wants it: Phi of its keyframes, or phi of each, which is known already."""
         if self.searcher.similarity == "s_path":
             tokens = np.stack([code for _, code in self._window])[None]
-            return SetCode(tokens[:, 0], tokens)
+            return SetCodes(tokens[:, 0], tokens)
         return self.bundle.encode_prefixes(np.stack([image for image, _ in self._window])[None])
 
-    def _with_own_region(self, code: SetCode, hits: Hits) -> Hits:
+    def _with_own_region(self, code: SetCodes, hits: Hits) -> Hits:
         """The hits and, where the path is followed, the region around the last guess: a path goes on where it was."""
         if self._guess is None or self.settings.matching == "frame":
             return hits

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from x2localizer.config import LocalizeSettings
-from x2localizer.encode import Bundle
+from x2localizer.encoders import Bundle
 from x2localizer.errors import VideoError
 from x2localizer.gallery.store import Gallery
 from x2localizer.localize.localizer import Localizer, View

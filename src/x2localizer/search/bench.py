@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from x2localizer.encode import SetCode
+from x2localizer.encoders import SetCodes
 from x2localizer.search.search import Hits, Searcher
-from x2localizer.search.similarity import Codes
+from x2localizer.types import Codes
 
 
 def synthetic(regions: int, tiles: int, dim: int, seed: int = 0) -> tuple[Codes, Codes]:
@@ -28,13 +28,13 @@ def synthetic(regions: int, tiles: int, dim: int, seed: int = 0) -> tuple[Codes,
     return whole / np.linalg.norm(whole, axis=-1, keepdims=True), tokens
 
 
-def prefix_of(tokens: Codes, region: int, frames: int, noise: float, rng: np.random.Generator) -> SetCode:
+def prefix_of(tokens: Codes, region: int, frames: int, noise: float, rng: np.random.Generator) -> SetCodes:
     """A prefix that looks like some tiles of a region, more or less."""
     seen = tokens[region, rng.integers(0, tokens.shape[1], frames)]
     blurred = seen + noise * rng.normal(size=seen.shape) / np.sqrt(seen.shape[1])
     codes = np.asarray(blurred / np.linalg.norm(blurred, axis=-1, keepdims=True), np.float32)
     mean = codes.mean(0)
-    return SetCode(np.asarray(mean / np.linalg.norm(mean), np.float32)[None], codes[None])
+    return SetCodes(np.asarray(mean / np.linalg.norm(mean), np.float32)[None], codes[None])
 
 
 def bench_search(queries: int = 20, large: int = 100_000) -> dict[str, object]:
@@ -73,7 +73,7 @@ def bench_search(queries: int = 20, large: int = 100_000) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _timed(search: Callable[[SetCode], Hits], prefixes: list[SetCode]) -> tuple[float, list[Hits]]:
+def _timed(search: Callable[[SetCodes], Hits], prefixes: list[SetCodes]) -> tuple[float, list[Hits]]:
     """Median milliseconds per search, and what was found."""
     search(prefixes[0])
     spent, found = [], []

@@ -22,12 +22,12 @@ import numpy.typing as npt
 import onnxruntime as ort
 
 from x2localizer import geo
-from x2localizer.encode import SetCode
+from x2localizer.encoders import SetCodes
 from x2localizer.errors import GalleryError
 from x2localizer.gallery.store import Gallery
 from x2localizer.gallery.tiles import TileReader
-from x2localizer.search.similarity import REACH, Bools, Codes, fine_similarity, summed_paths, token_similarity
-from x2localizer.types import Region
+from x2localizer.search.similarity import REACH, fine_similarity, summed_paths, token_similarity
+from x2localizer.types import Bools, Codes, Region
 
 Rows = npt.NDArray[np.int64]
 Similarity = Literal["s_mix", "s_path"]
@@ -155,7 +155,7 @@ class Searcher:
         """The similarity from its parts."""
         return np.asarray(fine if self.similarity == "s_path" else (s_g + fine) / 2, np.float32)
 
-    def look_at(self, prefix: SetCode, rows: Rows) -> Hits:
+    def look_at(self, prefix: SetCodes, rows: Rows) -> Hits:
         """Some regions, in their order."""
         s_g, fine = self.scores(prefix, rows)
         return Hits(rows, self.mixed(s_g, fine), s_g, fine, True, len(rows))
@@ -167,7 +167,7 @@ class Searcher:
 
     # Plain -----------------------------------------------------------------------------------------------------------
 
-    def scores(self, prefix: SetCode, rows: Rows) -> tuple[Codes, Codes]:
+    def scores(self, prefix: SetCodes, rows: Rows) -> tuple[Codes, Codes]:
         """s_g and the fine part of some regions, exactly: (m,) each."""
         s_tok = self._token_similarity(prefix.tokens[0], rows)
         valid = None if self.valid[rows].all() else self.valid[rows]
@@ -188,7 +188,7 @@ class Searcher:
             np.dot(frames, self._full[row].T, out=out[i])
         return out
 
-    def plain(self, prefix: SetCode, k: int = 10, allowed: Bools | None = None, chunk: int = 256) -> Hits:
+    def plain(self, prefix: SetCodes, k: int = 10, allowed: Bools | None = None, chunk: int = 256) -> Hits:
         """The best k regions by comparing with all of them, some at a time."""
         rows = np.arange(len(self.whole)) if allowed is None else np.flatnonzero(allowed)
         found = [self.scores(prefix, part) for part in _chunks(rows, chunk)]
@@ -199,7 +199,7 @@ class Searcher:
 
     # Fast ------------------------------------------------------------------------------------------------------------
 
-    def search(self, prefix: SetCode, k: int = 10, allowed: Bools | None = None, most: int = 4096) -> Hits:
+    def search(self, prefix: SetCodes, k: int = 10, allowed: Bools | None = None, most: int = 4096) -> Hits:
         """The best k regions, as ``plain`` finds them; not certified if that would take over ``most`` comparisons."""
         rows = np.arange(len(self.whole)) if allowed is None else np.flatnonzero(allowed)
         if len(rows) <= 4 * k or 4 * k > most:

@@ -9,11 +9,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
-Codes = npt.NDArray[np.float32]
-Bools = npt.NDArray[np.bool_]
-
+from x2localizer.types import Bools, Codes
 
 NO_DATA = np.float32(-1e6)
 """The similarity of a tile without data: it never gets any weight."""

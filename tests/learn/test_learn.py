@@ -30,8 +30,8 @@ from x2localizer.config import (
 from x2localizer.datasets.dataset import open_dataset
 from x2localizer.datasets.tiles import cut_tiles
 from x2localizer.datasets.town import make_dataset
-from x2localizer.encode import Bundle, open_bundle
-from x2localizer.encode.bundle import GRAPHS
+from x2localizer.encoders import Bundle, open_bundle
+from x2localizer.encoders.protocol import PARTS
 from x2localizer.errors import BundleError, CheckpointError, ConfigError, DatasetError, UserError
 from x2localizer.learn import stages
 from x2localizer.learn.batches import Videos, ahead, rng_for
@@ -408,12 +408,12 @@ def test_models_that_share_a_tower_share_the_name_of_its_embeddings(run: Path) -
         CheckpointEncoder(load_checkpoint(run / stage / "best.safetensors"), adapt=stage != "image")
         for stage in ("image", "full", "progressive")
     )
-    for part in GRAPHS[:2]:
+    for part in PARTS[:2]:
         assert image.weights_of(part) == full.weights_of(part) == last.weights_of(part)
     assert full.weights_of("region") == last.weights_of("region"), "stage 3 leaves the aerial tower alone"
     assert full.weights_of("prefix") != last.weights_of("prefix")
     assert image.weights_of("region") != full.weights_of("region")
-    assert len({last.weights_of(part) for part in GRAPHS}) == 4
+    assert len({last.weights_of(part) for part in PARTS}) == 4
 
 
 def test_objectives_beyond_the_paper_train(run: Path, tiny_dataset: Path, tmp_path: Path) -> None:
@@ -437,7 +437,7 @@ def test_encoding_needs_no_torch(bundle: Bundle) -> None:
 import sys
 sys.modules["torch"] = None
 import numpy as np
-from x2localizer.encode import open_bundle
+from x2localizer.encoders import open_bundle
 bundle = open_bundle({str(bundle.root)!r})
 print(bundle.encode_frames(np.zeros((2, 32, 64, 3), np.uint8)).shape)
 """

@@ -11,7 +11,7 @@ import pytest
 from x2localizer.config import DatasetSettings, TrainSettings, load_config
 from x2localizer.datasets.dataset import open_dataset
 from x2localizer.datasets.town import make_dataset
-from x2localizer.encode import open_bundle
+from x2localizer.encoders import open_bundle
 from x2localizer.learn.batches import Videos
 from x2localizer.learn.checkpoint import load_checkpoint
 from x2localizer.learn.export import export_bundle, pictures_for

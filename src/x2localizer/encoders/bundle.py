@@ -15,30 +15,20 @@ import hashlib
 import json
 import os
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import onnxruntime as ort
 
 from x2localizer.config import ModelSettings, validate
+from x2localizer.encoders.protocol import PARTS, EncoderSpec, Part, SetCodes
 from x2localizer.errors import BundleError
+from x2localizer.types import Codes, Images
 
 FORMAT = 1
-Part = Literal["frame", "tile", "prefix", "region"]
-GRAPHS: tuple[Part, ...] = ("frame", "tile", "prefix", "region")
-Bytes = npt.NDArray[np.uint8]
-Codes = npt.NDArray[np.float32]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SetCode:
-    """What Phi says of sets: one embedding for each (b, d), and one token per picture (b, s, d); all of length 1."""
-
-    whole: Codes
-    tokens: Codes
 
 
 @dataclass(frozen=True)
@@ -47,47 +37,53 @@ class Bundle:
 
     root: Path
     model: ModelSettings
+    """The network that was exported."""
     training: dict[str, Any]
     """How it was made: the checkpoint, its stage, its metrics on validation."""
     fingerprint: str
     threads: int = 0
     _sessions: dict[str, ort.InferenceSession] = field(default_factory=dict, repr=False, compare=False)
 
+    @cached_property
+    def spec(self) -> EncoderSpec:
+        """Sizes and abilities."""
+        return spec_of(self.model)
+
     def weights_of(self, part: Part) -> str:
         """A name for exactly the weights of one encoder."""
         return self.fingerprint
 
-    def encode_frames(self, images: Bytes) -> Codes:
+    def encode_frames(self, images: Images) -> Codes:
         """phi of street frames: (n, h, w, 3) -> (n, d)."""
-        self._insist(images, 4, self.model.frame_height, self.model.frame_width)
+        self._insist(images, 4, self.spec.frame_height, self.spec.frame_width)
         return self._run("frame", images)[0]
 
-    def encode_tiles(self, images: Bytes) -> Codes:
+    def encode_tiles(self, images: Images) -> Codes:
         """phi of aerial tiles: (n, t, t, 3) -> (n, d)."""
-        self._insist(images, 4, self.model.tile_px, self.model.tile_px)
+        self._insist(images, 4, self.spec.tile_px, self.spec.tile_px)
         return self._run("tile", images)[0]
 
-    def encode_prefixes(self, images: Bytes) -> SetCode:
+    def encode_prefixes(self, images: Images) -> SetCodes:
         """Phi of prefixes of 1 to 8 frames: (b, s, h, w, 3)."""
-        self._insist(images, 5, self.model.frame_height, self.model.frame_width)
-        if not 1 <= images.shape[1] <= self.model.frames:
-            raise ValueError(f"a prefix has 1 to {self.model.frames} frames, not {images.shape[1]}")
+        self._insist(images, 5, self.spec.frame_height, self.spec.frame_width)
+        if not 1 <= images.shape[1] <= self.spec.frames:
+            raise ValueError(f"a prefix has 1 to {self.spec.frames} frames, not {images.shape[1]}")
         whole, tokens = self._run("prefix", images)
-        return SetCode(whole, tokens)
+        return SetCodes(whole, tokens)
 
-    def encode_regions(self, images: Bytes) -> SetCode:
+    def encode_regions(self, images: Images) -> SetCodes:
         """Phi of regions, tiles row by row: (b, n n, t, t, 3)."""
-        self._insist(images, 5, self.model.tile_px, self.model.tile_px)
-        if not 1 <= images.shape[1] <= self.model.region_tiles**2:
-            raise ValueError(f"a region has up to {self.model.region_tiles**2} tiles, not {images.shape[1]}")
+        self._insist(images, 5, self.spec.tile_px, self.spec.tile_px)
+        if not 1 <= images.shape[1] <= self.spec.region_tiles**2:
+            raise ValueError(f"a region has up to {self.spec.region_tiles**2} tiles, not {images.shape[1]}")
         whole, tokens = self._run("region", images)
-        return SetCode(whole, tokens)
+        return SetCodes(whole, tokens)
 
-    def _insist(self, images: Bytes, axes: int, height: int, width: int) -> None:
+    def _insist(self, images: Images, axes: int, height: int, width: int) -> None:
         if images.dtype != np.uint8 or images.ndim != axes or images.shape[-3:] != (height, width, 3):
             raise ValueError(f"expected RGB bytes of {height} x {width}, got {images.dtype} {images.shape}")
 
-    def _run(self, graph: str, images: Bytes) -> list[Codes]:
+    def _run(self, graph: str, images: Images) -> list[Codes]:
         if graph not in self._sessions:
             self._sessions[graph] = self._session(graph)
         out: list[Codes] = self._sessions[graph].run(None, {"images": np.ascontiguousarray(images)})
@@ -108,7 +104,7 @@ class Bundle:
 def files_fingerprint(root: Path) -> str:
     """A short name for exactly these graphs and weights."""
     digest = hashlib.sha256()
-    for name in (*(f"{graph}.onnx" for graph in GRAPHS), "weights.bin"):
+    for name in (*(f"{graph}.onnx" for graph in PARTS), "weights.bin"):
         digest.update(name.encode() + b"\0" + (root / name).read_bytes())
     return digest.hexdigest()[:16]
 
@@ -140,3 +136,10 @@ def open_bundle(root: str | Path, *, threads: int = 0, verify: bool = True) -> B
     except OSError as problem:
         raise BundleError(f"{root} is not whole: {problem.filename} is missing.", "Export it again.") from problem
     return Bundle(root, validate(ModelSettings, told["model"]), training, fingerprint, threads)
+
+
+def spec_of(model: ModelSettings) -> EncoderSpec:
+    """What a network of these settings can do."""
+    return EncoderSpec(
+        model.frame_height, model.frame_width, model.tile_px, model.dim, model.frames, model.region_tiles
+    )

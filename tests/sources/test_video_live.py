@@ -13,7 +13,7 @@ import av
 import numpy as np
 import pytest
 
-from video_files import HEIGHT, WIDTH, encode
+from helpers.video_files import HEIGHT, WIDTH, encode
 from x2localizer.errors import VideoError
 from x2localizer.sources.video import open_video
 from x2localizer.sources.video.live import LiveSource

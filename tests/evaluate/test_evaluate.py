@@ -21,7 +21,7 @@ from x2localizer import geo
 from x2localizer.cli import app
 from x2localizer.datasets.dataset import Dataset, open_dataset
 from x2localizer.datasets.tables import write_table
-from x2localizer.encode import Bundle, Part, SetCode
+from x2localizer.encoders import Bundle, Part, SetCodes
 from x2localizer.errors import DatasetError, UserError
 from x2localizer.evaluate.coarse import coarse, first_rank
 from x2localizer.evaluate.embed import Embeddings, grid_places
@@ -116,7 +116,7 @@ class Counting:
 
     def __init__(self, bundle: Bundle) -> None:
         self.bundle, self.calls = bundle, 0
-        self.model, self.fingerprint = bundle.model, bundle.fingerprint
+        self.spec, self.fingerprint, self.threads = bundle.spec, bundle.fingerprint, bundle.threads
 
     def weights_of(self, part: Part) -> str:
         return f"{part}-{self.fingerprint}"
@@ -129,11 +129,11 @@ class Counting:
         self.calls += 1
         return self.bundle.encode_tiles(images)
 
-    def encode_prefixes(self, images: npt.NDArray[np.uint8]) -> SetCode:
+    def encode_prefixes(self, images: npt.NDArray[np.uint8]) -> SetCodes:
         self.calls += 1
         return self.bundle.encode_prefixes(images)
 
-    def encode_regions(self, images: npt.NDArray[np.uint8]) -> SetCode:
+    def encode_regions(self, images: npt.NDArray[np.uint8]) -> SetCodes:
         self.calls += 1
         return self.bundle.encode_regions(images)
 

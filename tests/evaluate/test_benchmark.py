@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from x2localizer.cli import app
 from x2localizer.config import STAGES, TrainSettings, load_config
-from x2localizer.encode import Bundle
+from x2localizer.encoders import Bundle
 from x2localizer.evaluate.benchmark import (
     PLAN,
     VARIANTS,

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from video_files import HEIGHT, WIDTH, picture
+from helpers.video_files import HEIGHT, WIDTH, picture
 from x2localizer.errors import UserError, VideoError
 from x2localizer.sources.video import open_video, writer
 from x2localizer.sources.video.writer import VideoWriter

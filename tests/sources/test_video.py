@@ -14,7 +14,7 @@ from av.packet import Packet
 from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
-from video_files import HEIGHT, WIDTH, encode, naive_frames, picture
+from helpers.video_files import HEIGHT, WIDTH, encode, naive_frames, picture
 from x2localizer.errors import ConfigError, UserError, VideoError
 from x2localizer.sources.video import open_video
 from x2localizer.sources.video.decoding import FrameDecoder, RgbConverter

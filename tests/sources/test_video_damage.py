@@ -11,7 +11,7 @@ from av.stream import Disposition
 from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
-from video_files import HEIGHT, WIDTH, encode, picture
+from helpers.video_files import HEIGHT, WIDTH, encode, picture
 from x2localizer.errors import VideoError
 from x2localizer.sources.video import open_video
 

@@ -12,7 +12,7 @@ import rasterio
 from affine import Affine
 from rasterio.enums import ColorInterp, Resampling
 
-from imagery_files import AT, Pixels, first_rows, noise, on_grid, on_tiles, write
+from helpers.imagery_files import AT, Pixels, first_rows, noise, on_grid, on_tiles, write
 from x2localizer import geo
 from x2localizer.errors import ImageryError
 from x2localizer.sources.imagery import open_imagery, write_geotiff

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conftest import SMALL
+from helpers.small_world import SMALL
 from x2localizer import geo
 from x2localizer.sources.imagery import open_imagery, write_geotiff
 from x2localizer.town.aerial import cast_shadow

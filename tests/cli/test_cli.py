@@ -1,26 +1,16 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image as Pillow
 
+from helpers.command_line import x2l
 from x2localizer import __version__
 from x2localizer.sources.tracks import read_track
 from x2localizer.sources.video import open_video
-
-RUN = [sys.executable, "-c", "from x2localizer.cli import main; main()"]
-
-
-def x2l(*words: str, code: int = 0) -> str:
-    """Run the command line as a user does; gives all that was printed."""
-    done = subprocess.run([*RUN, *words], capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout + done.stderr
 
 
 def test_version() -> None:

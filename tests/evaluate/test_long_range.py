@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from x2localizer import geo
 from x2localizer.cli import app
 from x2localizer.datasets.dataset import open_dataset
-from x2localizer.encode import Bundle
+from x2localizer.encoders import Bundle
 from x2localizer.errors import DatasetError
 from x2localizer.evaluate.long_range import (
     Followed,

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from test_gallery import PX, _save
+from helpers.gallery_files import PX, write_tiles
 from x2localizer import geo
 from x2localizer.config import BackboneSettings, LocalizeSettings, ModelSettings, TownSettings
-from x2localizer.encode import Bundle, SetCode, open_bundle
+from x2localizer.encoders import Bundle, SetCodes, open_bundle
 from x2localizer.errors import BundleError, UserError
 from x2localizer.gallery import Gallery, index
 from x2localizer.localize import Localizer
@@ -48,10 +48,10 @@ class ColourBundle(Bundle):
     def encode_tiles(self, images: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
         return self._code(images)
 
-    def encode_prefixes(self, images: npt.NDArray[np.uint8]) -> SetCode:
+    def encode_prefixes(self, images: npt.NDArray[np.uint8]) -> SetCodes:
         tokens = self._code(images)
         whole = tokens.mean(1)
-        return SetCode(whole / np.linalg.norm(whole, axis=-1, keepdims=True), tokens)
+        return SetCodes(whole / np.linalg.norm(whole, axis=-1, keepdims=True), tokens)
 
     encode_regions = encode_prefixes
 
@@ -72,7 +72,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 @pytest.fixture(scope="module")
 def gallery(colours: npt.NDArray[np.uint8], bundle: Bundle, tmp_path_factory: pytest.TempPathFactory) -> Gallery:
     folder = tmp_path_factory.mktemp("world")
-    _save(folder / "a.tif", colours.repeat(PX, 0).repeat(PX, 1), X, Y, nodata=False)
+    write_tiles(folder / "a.tif", colours.repeat(PX, 0).repeat(PX, 1), X, Y, nodata=False)
     return index(folder / "a.tif", bundle, folder / "gallery")
 
 

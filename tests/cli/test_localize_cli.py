@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image as Pillow
 
-from test_cli import x2l
-from x2localizer.encode import Bundle
+from helpers.command_line import x2l
+from x2localizer.encoders import Bundle
 from x2localizer.sources.video import VideoWriter
 from x2localizer.town.folder import save_drive, save_town
 from x2localizer.town.town import Town
@@ -118,7 +118,7 @@ def test_galleries_that_do_not_fit_are_clear_errors(place: Path, tiny_bundle: Bu
     told = json.loads((other / "bundle.json").read_text())
     with (other / "weights.bin").open("ab") as file:
         file.write(b"\0")
-    from x2localizer.encode.bundle import files_fingerprint
+    from x2localizer.encoders.bundle import files_fingerprint
 
     told["fingerprint"] = files_fingerprint(other)
     (other / "bundle.json").write_text(json.dumps(told))

@@ -8,43 +8,15 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from x2localizer.encode import Bundle
+from helpers.gallery_files import PX, WORLD, write_noise, write_tiles
+from x2localizer.encoders import Bundle
 from x2localizer.errors import ConfigError, GalleryError, ImageryError
 from x2localizer.gallery import Gallery, index, open_gallery
 from x2localizer.gallery.build import half_stride_tiles
 from x2localizer.gallery.grid import BLOCK, TileSpan, block_corners, grid_regions
 from x2localizer.search import Searcher
 from x2localizer.sources.imagery import open_imagery
-from x2localizer.types import Image, TileId
-
-PX = 32
-WORLD = 1 << 19
-
-
-def _write(path: Path, x: int, y: int, tiles: int, seed: int = 0, hole: tuple[int, int] | None = None) -> Path:
-    """Coloured noise over some tiles of zoom 19; a tile may be missing."""
-    rng = np.random.default_rng(seed)
-    colours = rng.integers(30, 226, (tiles * 4, tiles * 4, 3), dtype=np.uint8)
-    image: Image = colours.repeat(PX // 4, 0).repeat(PX // 4, 1)
-    if hole is not None:
-        image[hole[0] * PX : (hole[0] + 1) * PX, hole[1] * PX : (hole[1] + 1) * PX] = 0
-    _save(path, image, x, y, hole is not None)
-    return path
-
-
-def _save(path: Path, image: Image, x: int, y: int, nodata: bool) -> None:
-    import rasterio
-    from rasterio.transform import from_origin
-
-    side = 2 * 20037508.342789244
-    step = side / WORLD / PX
-    profile = {
-        "driver": "GTiff", "width": image.shape[1], "height": image.shape[0], "count": 3, "dtype": "uint8",
-        "crs": "EPSG:3857", "transform": from_origin(-side / 2 + x * PX * step, side / 2 - y * PX * step, step, step),
-        **({"nodata": 0} if nodata else {}),
-    }  # fmt: skip
-    with rasterio.open(path, "w", **profile) as file:
-        file.write(image.transpose(2, 0, 1))
+from x2localizer.types import TileId
 
 
 def test_blocks_and_regions_cover_the_imagery_also_across_the_antimeridian() -> None:
@@ -64,7 +36,7 @@ def test_blocks_and_regions_cover_the_imagery_also_across_the_antimeridian() -> 
 
 @pytest.fixture(scope="module")
 def imagery(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return _write(tmp_path_factory.mktemp("imagery") / "a.tif", 160003, 200005, 11)
+    return write_noise(tmp_path_factory.mktemp("imagery") / "a.tif", 160003, 200005, 11)
 
 
 @pytest.fixture(scope="module")
@@ -142,11 +114,11 @@ def test_imagery_beside_the_first_is_added_and_an_area_replaced(
 ) -> None:
     address = tmp_path / "g"
     before = index(imagery, tiny_bundle, address).regions
-    other = _write(tmp_path / "b.tif", 160014, 200005, 11, seed=1)
+    other = write_noise(tmp_path / "b.tif", 160014, 200005, 11, seed=1)
     both = index(other, tiny_bundle, address)
     assert set(before.ids) < set(both.regions.ids)
     assert len(both.about.sources) == 2
-    again = _write(tmp_path / "c.tif", 160003, 200005, 11, seed=2)
+    again = write_noise(tmp_path / "c.tif", 160003, 200005, 11, seed=2)
     same = index(again, tiny_bundle, address).regions
     row = int(np.flatnonzero(same.ids == before.ids[0])[0])
     np.testing.assert_array_equal(same.whole[row], before.whole[0])
@@ -156,7 +128,7 @@ def test_imagery_beside_the_first_is_added_and_an_area_replaced(
 
 
 def test_tiles_without_data_are_not_indexed(tiny_bundle: Bundle, tmp_path: Path) -> None:
-    path = _write(tmp_path / "a.tif", 160000, 200000, 8, hole=(3, 2))
+    path = write_noise(tmp_path / "a.tif", 160000, 200000, 8, hole=(3, 2))
     gallery = index(path, tiny_bundle, tmp_path / "g")
     block = gallery.blocks([(160000, 200000)])[0]
     assert not block.valid[6, 4]
@@ -194,7 +166,7 @@ def test_what_does_not_fit_is_a_clear_error(
     with pytest.raises(ConfigError, match="stride"):
         index(imagery, tiny_bundle, tmp_path / "g", stride=0)
     empty = tmp_path / "empty.tif"
-    _save(empty, np.zeros((8 * PX, 8 * PX, 3), np.uint8), 160000, 200000, nodata=True)
+    write_tiles(empty, np.zeros((8 * PX, 8 * PX, 3), np.uint8), 160000, 200000, nodata=True)
     with pytest.raises(ImageryError, match="holds no data"):
         index(empty, tiny_bundle, tmp_path / "e")
     with pytest.raises(ImageryError, match="half of any tile"):

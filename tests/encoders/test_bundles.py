@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from x2localizer.config import TownSettings
-from x2localizer.encode import open_bundle
-from x2localizer.encode.bundle import shipped
+from x2localizer.encoders import open_bundle
+from x2localizer.encoders.bundle import shipped
 from x2localizer.errors import BundleError
 from x2localizer.search import Searcher
 from x2localizer.town.drive import draw_drive, open_film, region_bounds

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from x2localizer.encode import SetCode
+from x2localizer.encoders import SetCodes
 from x2localizer.gallery.store import RegionTable
 from x2localizer.search import Box, Circle, Reach, Searcher
 from x2localizer.search.search import ZERO, Similarity, to_bytes
@@ -117,7 +117,7 @@ def test_a_path_that_nobody_can_drive_counts_little() -> None:
 
 def _case(
     seed: int, r: int, per: int, d: int, k: int, spread: float
-) -> tuple[Codes, Codes, npt.NDArray[np.bool_], SetCode]:
+) -> tuple[Codes, Codes, npt.NDArray[np.bool_], SetCodes]:
     """A gallery whose regions resemble each other, and a prefix that resembles one of them."""
     rng = np.random.default_rng(seed)
     common = rng.normal(size=(1, 1, d))
@@ -130,7 +130,7 @@ def _case(
     mean = frames.mean(0, keepdims=True)
     valid = rng.uniform(size=(r, per)) < 0.9
     valid[:, :k] = True
-    return whole, tokens, valid, SetCode((mean / np.linalg.norm(mean)).astype(np.float32), frames[None])
+    return whole, tokens, valid, SetCodes((mean / np.linalg.norm(mean)).astype(np.float32), frames[None])
 
 
 @settings(max_examples=40)

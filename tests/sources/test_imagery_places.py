@@ -14,7 +14,7 @@ from rasterio.control import GroundControlPoint
 from rasterio.enums import Resampling
 from rasterio.warp import reproject
 
-from imagery_files import Pixels, noise, write
+from helpers.imagery_files import Pixels, noise, write
 from x2localizer import geo
 from x2localizer.sources.imagery import Imagery, open_imagery
 from x2localizer.sources.imagery.footprint import Footprint

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from conftest import TINY
+from helpers.small_world import TINY
 from x2localizer import geo
 from x2localizer.config import SplitSettings
 from x2localizer.datasets.check import check_dataset
@@ -150,7 +150,7 @@ KILLED = """
 import sys
 sys.path.insert(0, sys.argv[2])
 from pathlib import Path
-from conftest import TINY
+from helpers.small_world import TINY
 from x2localizer.datasets.town import make_dataset
 make_dataset(TINY, Path(sys.argv[1]), "made by a test", workers=1)
 """
@@ -158,7 +158,7 @@ make_dataset(TINY, Path(sys.argv[1]), "made by a test", workers=1)
 
 def test_a_killed_run_goes_on_and_gives_the_same_bytes(tiny_dataset: Path, tmp_path: Path) -> None:
     out = tmp_path / "killed"
-    work = subprocess.Popen([sys.executable, "-c", KILLED, str(out), str(Path(__file__).parent)])
+    work = subprocess.Popen([sys.executable, "-c", KILLED, str(out), str(Path(__file__).parent.parent)])
     first_part = out / "parts" / "test-9000" / "done"
     deadline = time.monotonic() + 240
     while not first_part.exists() and time.monotonic() < deadline:

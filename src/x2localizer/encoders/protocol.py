@@ -1,0 +1,98 @@
+"""What an encoder is: pictures in, codes out, whatever network does it.
+
+An encoder has four parts. ``frame`` and ``tile`` turn single pictures into *image codes* (phi in the paper); ``prefix``
+and ``region`` turn sets of pictures into *set codes* (Phi in the paper): one code for the whole set, and one token for
+each picture in it. An encoder need not have all four; its :class:`EncoderSpec` says what it can do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from x2localizer.types import Codes, Images
+
+Part = Literal["frame", "tile", "prefix", "region"]
+PARTS: tuple[Part, ...] = ("frame", "tile", "prefix", "region")
+IMAGE_PARTS: tuple[Part, ...] = ("frame", "tile")
+"""The parts that encode single pictures; the other two encode sets."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SetCodes:
+    """Codes of b sets of s pictures, all of length 1.
+
+    whole: one code for each set, (b, d).
+    tokens: one code for each picture, seen among the others of its set, (b, s, d).
+    """
+
+    whole: Codes
+    tokens: Codes
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderSpec:
+    """The sizes an encoder works with, and what it can do.
+
+    frame_height, frame_width: pixels of a street frame.
+    tile_px: pixels of a tile's side.
+    dim: length of a code.
+    frames: frames of the longest prefix.
+    region_tiles: tiles along the side of a region.
+    parts: which parts there are.
+    shortest_prefix: frames of the shortest prefix; a video network may need a full clip.
+    tokens: whether set codes have a token for each picture; without them similarities of tokens cannot be used.
+    """
+
+    frame_height: int
+    frame_width: int
+    tile_px: int
+    dim: int
+    frames: int = 8
+    region_tiles: int = 7
+    parts: tuple[Part, ...] = PARTS
+    shortest_prefix: int = 1
+    tokens: bool = True
+
+    @property
+    def frame_size(self) -> tuple[int, int]:
+        """Height and width of a street frame."""
+        return self.frame_height, self.frame_width
+
+    def accepts_prefix(self, frames: int) -> bool:
+        """Whether a prefix of so many frames can be encoded."""
+        return self.shortest_prefix <= frames <= self.frames
+
+
+class Encoder(Protocol):
+    """Anything that encodes street frames and aerial tiles into one space.
+
+    Pictures are RGB bytes of the sizes in ``spec``; scaling to a network's input is the encoder's own business.
+    """
+
+    @property
+    def spec(self) -> EncoderSpec:
+        """Sizes and abilities."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A name for exactly these weights: a gallery belongs to one fingerprint."""
+
+    @property
+    def threads(self) -> int:
+        """Threads to use; 0 is one for each core."""
+
+    def weights_of(self, part: Part) -> str:
+        """A name for exactly the weights that one part needs: encoders that share them share their codes."""
+
+    def encode_frames(self, images: Images) -> Codes:
+        """Image codes of street frames: (n, h, w, 3) -> (n, d)."""
+
+    def encode_tiles(self, images: Images) -> Codes:
+        """Image codes of aerial tiles: (n, t, t, 3) -> (n, d)."""
+
+    def encode_prefixes(self, images: Images) -> SetCodes:
+        """Set codes of prefixes of one length: (b, s, h, w, 3)."""
+
+    def encode_regions(self, images: Images) -> SetCodes:
+        """Set codes of regions, tiles row by row: (b, n n, t, t, 3)."""
