@@ -17,9 +17,10 @@ from torch import Tensor
 
 from x2localizer.config import TrainSettings
 from x2localizer.errors import CheckpointError
-from x2localizer.learn.backbone import read_tensors, resample_positions
+from x2localizer.learn.backbone import resample_positions
 from x2localizer.learn.checkpoint import load_weights, save_checkpoint
 from x2localizer.learn.model import Model
+from x2localizer.learn.tensor_files import read_tensors
 
 TOWERS = {
     "GAReT": {"query_net": "ground", "reference_net": "aerial"},
