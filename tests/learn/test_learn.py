@@ -42,7 +42,6 @@ from x2localizer.learn.gather import allowed_columns
 from x2localizer.learn.loop import learning_rate, train
 from x2localizer.learn.model import Model
 from x2localizer.learn.objective import Losses, keep_loss
-from x2localizer.learn.published import import_published
 from x2localizer.learn.stages import untouched
 
 MODEL = ModelSettings(
@@ -55,7 +54,6 @@ SETTINGS = TrainSettings(
 )
 
 
-MAIN = "from x2localizer.cli import main; main()"
 ABLATIONS = {
     "global only": ["objective.lambda_f={1=0, 2=0, 4=0, 8=0}"],
     "fine only": ["objective.lambda_g={1=0, 2=0, 4=0, 8=0}"],
@@ -443,86 +441,3 @@ print(bundle.encode_frames(np.zeros((2, 32, 64, 3), np.uint8)).shape)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "(2, 16)"
-
-
-def _published(model: Model, ground: str, aerial: str, inner: str = "") -> dict[str, torch.Tensor]:
-    """A model's weights under other people's names."""
-    names = {"ground": ground, "aerial": aerial}
-    out = {}
-    for key, tensor in model.state_dict().items():
-        tower, _, rest = key.partition(".")
-        if rest.startswith("adapters."):
-            _, block, part = rest.split(".", 2)
-            rest = f"blocks.{block}.T_Adapter.{part}"
-        elif rest == "instance_embedding":
-            rest = "temporal_embedding"
-        else:
-            rest = rest.removeprefix("backbone.")
-        shaped = tensor[None] if rest == "temporal_embedding" else tensor
-        out[f"{names[tower]}.{inner}{rest}"] = shaped.clone()
-    return out
-
-
-@pytest.mark.parametrize(
-    ("ground", "aerial", "inner", "skip", "layout"),
-    [
-        ("query_net", "reference_net", "", True, "GAReT"),
-        ("module.query_net", "module.reference_net", "", True, "GAReT"),
-        ("encoder_a", "encoder_b", "model.", False, "authors"),
-        ("encoder_a", "encoder_b", "", False, "authors"),
-    ],
-)
-def test_published_weights_are_imported(ground: str, aerial: str, inner: str, skip: bool, layout: str) -> None:
-    settings = MODEL.model_copy(update={"adapter_skip": skip})
-    torch.manual_seed(1)
-    donor = Model(settings)
-    torch.manual_seed(2)
-    model = Model(settings)
-    assert import_published(model, _published(donor, ground, aerial, inner)) == layout
-    for name, tensor in donor.state_dict().items():
-        assert torch.equal(tensor, model.state_dict()[name])
-
-
-def test_published_weights_become_a_checkpoint_by_command(tmp_path: Path) -> None:
-    donor = Model(MODEL)
-    torch.save({"state_dict": _published(donor, "encoder_a", "encoder_b")}, tmp_path / "w.pth")
-    preset = tmp_path / "m.toml"
-    preset.write_text(
-        "[model]\nframe_height=32\nframe_width=64\ntile_px=32\ndim=16\nadapter_ratio=0.5\n"
-        "[model.backbone]\nwidth=24\ndepth=2\nheads=2\npatch=16\n"
-    )
-    out = tmp_path / "full" / "best.safetensors"
-    command: list[str | Path] = [
-        sys.executable,
-        "-c",
-        MAIN,
-        "import",
-        tmp_path / "w.pth",
-        "--preset",
-        preset,
-        "--out",
-        out,
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert "layout of authors" in done.stdout, done.stderr
-    found = load_checkpoint(out)
-    assert found.state["stage"] == "full"
-    for name, tensor in donor.state_dict().items():
-        assert torch.equal(tensor, found.tensors[name])
-    command[4] = tmp_path / "missing.pth"
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "There is no weights file" in done.stderr
-
-
-def test_published_weights_that_do_not_fit_are_named() -> None:
-    model = Model(MODEL)
-    good = _published(model, "encoder_a", "encoder_b")
-    with pytest.raises(CheckpointError, match=r"encoder_a\.surprise"):
-        import_published(model, {**good, "encoder_a.surprise": torch.zeros(1)})
-    with pytest.raises(CheckpointError, match="missing"):
-        import_published(model, {k: v for k, v in good.items() if "norm.bias" not in k})
-    with pytest.raises(CheckpointError, match="unknown layout"):
-        import_published(model, {"net.weight": torch.zeros(1)})
-    with pytest.raises(CheckpointError, match="adapter_skip"):
-        import_published(model, _published(model, "query_net", "reference_net"))

@@ -5,6 +5,9 @@
 | GAReT | ``query_net.*``, ``reference_net.*``, perhaps behind ``module.`` | with a skip in its down path |
 | the paper's authors | ``encoder_a.*``, ``encoder_b.*``, perhaps with ``model.`` inside | without |
 
+The two biases of the inverse adapter change names: in both public layouts ``D_inv_fcb1`` has the width of the backbone
+and comes last, ``D_inv_fcb2`` has the hidden size and comes first. Ours are numbered in the order they are used.
+
 Strict: every key is used, or named in the error.
 """
 
@@ -26,9 +29,12 @@ TOWERS = {
     "GAReT": {"query_net": "ground", "reference_net": "aerial"},
     "authors": {"encoder_a": "ground", "encoder_b": "aerial"},
 }
-ADAPTER = re.compile(
-    r"blocks\.(\d+)\.T_Adapter\.(D_fc1\.weight|D_fc1\.bias|D_fc2\.weight|D_fc2\.bias|D_inv_fcb1|D_inv_fcb2)"
-)
+ADAPTER = re.compile(r"blocks\.(\d+)\.T_Adapter\.(.+)")
+ADAPTER_NAMES = {
+    "D_fc1.weight": "D_fc1.weight", "D_fc1.bias": "D_fc1.bias", "D_fc2.weight": "D_fc2.weight",
+    "D_fc2.bias": "D_fc2.bias", "D_inv_fcb1": "D_inv_fcb2", "D_inv_fcb2": "D_inv_fcb1",
+}  # fmt: skip
+"""Our name of each tensor of a published adapter."""
 
 
 def layout_of(tensors: dict[str, Tensor]) -> str:
@@ -88,7 +94,7 @@ def _translate(key: str, towers: dict[str, str]) -> str | None:
         return None
     rest = ".".join(parts[2:] if len(parts) > 1 and parts[1] == "model" else parts[1:])
     if match := ADAPTER.fullmatch(rest):
-        return f"{tower}.adapters.{match[1]}.{match[2]}"
+        return f"{tower}.adapters.{match[1]}.{ADAPTER_NAMES[match[2]]}" if match[2] in ADAPTER_NAMES else None
     if rest == "temporal_embedding":
         return f"{tower}.instance_embedding"
     return f"{tower}.backbone.{rest}"
