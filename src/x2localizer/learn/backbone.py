@@ -60,8 +60,13 @@ class PlainStem(nn.Module):
         return out
 
 
-def build_backbone(settings: BackboneSettings, size: tuple[int, int], dim: int) -> VisionTransformerDistilled:
-    """A distilled ViT for images of (height, width) with heads of ``dim`` outputs, and pretrained weights if asked."""
+def build_backbone(
+    settings: BackboneSettings, size: tuple[int, int], dim: int, *, pretrained: bool = True
+) -> VisionTransformerDistilled:
+    """A distilled ViT for images of (height, width) with heads of ``dim`` outputs.
+
+    ``pretrained=False`` ignores ``settings.weights``, for a model whose weights are all loaded next.
+    """
     sizes = {"patch": settings.patch, "width": settings.width, "depth": settings.depth, "heads": settings.heads}
     if settings.name is not None:
         reference: Any = timm.create_model(settings.name, pretrained=False)
@@ -79,7 +84,7 @@ def build_backbone(settings: BackboneSettings, size: tuple[int, int], dim: int) 
     )  # fmt: skip
     if settings.name is None:
         _widen(model)
-    if settings.weights is not None:
+    if pretrained and settings.weights is not None:
         load_pretrained(model, _read_weights(settings))
     return model
 

@@ -113,6 +113,13 @@ def load_weights(model: Model, tensors: dict[str, Tensor]) -> None:
     model.load_state_dict(tensors)
 
 
+def restore(checkpoint: Checkpoint) -> Model:
+    """The model of a checkpoint, ready to encode."""
+    model = Model(checkpoint.settings.model, pretrained=False)
+    load_weights(model, checkpoint.tensors)
+    return model.eval()
+
+
 def load_start(model: Model, found: Checkpoint) -> None:
     """Start from another run's weights; stage 1 has not trained its adapters, so a model may have none, or new ones."""
     tensors = found.tensors

@@ -9,8 +9,8 @@ from x2localizer.config import ModelSettings
 from x2localizer.encoders import EncoderSpec, Part, SetCodes
 from x2localizer.encoders.bundle import spec_of
 from x2localizer.learn.batches import to_input
-from x2localizer.learn.checkpoint import Checkpoint, fingerprint_of, load_weights
-from x2localizer.learn.model import Model, is_adapter
+from x2localizer.learn.checkpoint import Checkpoint, fingerprint_of, restore
+from x2localizer.learn.model import is_adapter
 from x2localizer.learn.towers import SetEmbedding
 from x2localizer.types import Codes, Images
 
@@ -26,9 +26,7 @@ class CheckpointEncoder:
         self._tensors = found.tensors
         self._adapt = adapt and found.settings.model.adapters
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self._towers = Model(found.settings.model).eval()
-        load_weights(self._towers, found.tensors)
-        self._towers.to(self._device)
+        self._towers = restore(found).to(self._device)
         used = [p for name, p in self._towers.named_parameters() if self._adapt or not is_adapter(name)]
         self.parameters = sum(parameter.numel() for parameter in used)
 

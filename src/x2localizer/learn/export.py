@@ -24,7 +24,7 @@ from x2localizer.encoders.protocol import PARTS
 from x2localizer.errors import CheckpointError
 from x2localizer.files import write_text
 from x2localizer.learn.batches import MEAN, STD, Videos
-from x2localizer.learn.checkpoint import Checkpoint, load_weights
+from x2localizer.learn.checkpoint import Checkpoint, restore
 from x2localizer.learn.model import Model
 from x2localizer.learn.towers import Tower
 
@@ -94,9 +94,7 @@ def export_bundle(
 
     Gives the bundle and each graph's largest difference from torch, on the pictures or on noise.
     """
-    model = Model(checkpoint.settings.model)
-    load_weights(model, checkpoint.tensors)
-    model.eval()
+    model = restore(checkpoint)
     out.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=f".{out.name}-writing-", dir=out.parent))
     try:

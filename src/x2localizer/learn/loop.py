@@ -59,7 +59,8 @@ def train(
     torch.manual_seed(settings.seed)
     source = open_dataset(data)
     train_videos, held_out = Videos(source, "train", settings.model), Videos(source, "val", settings.model)
-    model = Model(settings.model).to(fabric.device)
+    fresh = start is None and not any((out / name / "last.safetensors").is_file() for name in STAGES)
+    model = Model(settings.model, pretrained=fresh).to(fabric.device)
     if start is not None:
         load_start(model, load_checkpoint(start))
     best = None

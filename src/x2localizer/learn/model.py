@@ -14,14 +14,17 @@ Trains = Literal["everything", "adapters", "ground adapters"]
 
 
 class Model(nn.Module):
-    """Both towers; phi and Phi of each share the spatial weights."""
+    """Both towers; phi and Phi of each share the spatial weights.
 
-    def __init__(self, settings: ModelSettings) -> None:
+    ``pretrained=False`` leaves out the pretrained weights that the settings name, for a model that is loaded next.
+    """
+
+    def __init__(self, settings: ModelSettings, *, pretrained: bool = True) -> None:
         super().__init__()
         self.settings = settings
         frame, tile = (settings.frame_height, settings.frame_width), (settings.tile_px, settings.tile_px)
-        self.ground = Tower(settings, frame, settings.frames, grid=False)
-        self.aerial = Tower(settings, tile, settings.region_tiles**2, grid=True)
+        self.ground = Tower(settings, frame, settings.frames, grid=False, pretrained=pretrained)
+        self.aerial = Tower(settings, tile, settings.region_tiles**2, grid=True, pretrained=pretrained)
 
     def pairs(self, frames: Tensor, tiles: Tensor) -> tuple[Tensor, Tensor]:
         """phi of frames (n, 3, h, w) and tiles (n, 3, t, t)."""

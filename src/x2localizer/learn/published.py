@@ -50,7 +50,7 @@ def layout_of(tensors: dict[str, Tensor]) -> str:
 
 def import_file(settings: TrainSettings, weights: Path, out: Path) -> tuple[str, str]:
     """Published weights as a checkpoint; gives their layout and the checkpoint's fingerprint."""
-    model = Model(settings.model)
+    model = Model(settings.model, pretrained=False)
     tensors = read_tensors(weights)
     layout = import_published(model, tensors)
     stage = "full" if any("T_Adapter" in key for key in tensors) else "image"

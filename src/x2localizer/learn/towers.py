@@ -35,9 +35,11 @@ class SetEmbedding(NamedTuple):
 class Tower(nn.Module):
     """A backbone, with adapters or without. ``grid`` is True for regions: only cls and dist look across tiles."""
 
-    def __init__(self, settings: ModelSettings, size: tuple[int, int], instances: int, *, grid: bool) -> None:
+    def __init__(
+        self, settings: ModelSettings, size: tuple[int, int], instances: int, *, grid: bool, pretrained: bool = True
+    ) -> None:
         super().__init__()
-        self.backbone: Any = build_backbone(settings.backbone, size, settings.dim)
+        self.backbone: Any = build_backbone(settings.backbone, size, settings.dim, pretrained=pretrained)
         width = self.backbone.embed_dim
         hidden = max(1, round(width * settings.adapter_ratio))
         if settings.adapters:
