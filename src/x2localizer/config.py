@@ -161,6 +161,8 @@ class StageSettings(Settings):
     towns_per_batch: int = Field(4, ge=1)
     """A batch is drawn from few areas, so that its negatives are hard."""
     augment: bool = True
+    """Stages 1 and 2: turn and mirror the ground, and change the light of both views. Stage 3: change the light of the
+    frames only. Its regions are encoded once, so they cannot turn, and mirrored frames would not match them."""
     shift_tiles: bool = True
     """Stage 1: cut tiles off the camera, as far as the data set's tile_margin_px goes, where ``augment`` is on."""
     evaluate_every: int = Field(500, ge=1)

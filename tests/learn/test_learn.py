@@ -42,6 +42,7 @@ from x2localizer.learn.gather import allowed_columns
 from x2localizer.learn.loop import learning_rate, train
 from x2localizer.learn.model import Model
 from x2localizer.learn.objective import Losses, keep_loss
+from x2localizer.learn.score import Gallery
 from x2localizer.learn.stages import untouched
 
 MODEL = ModelSettings(
@@ -284,6 +285,25 @@ def test_batches_repeat_and_overlapping_regions_are_no_negatives(tiny_dataset: P
             p, q = videos.region_rows[videos.region_of[i]].region, videos.region_rows[videos.region_of[j]].region
             overlap = abs(p.x - q.x) < p.n and abs(p.y - q.y) < p.n
             assert bool(allowed[i, j]) == (i == j or not overlap)
+
+
+def test_stage_3_augments_the_light_of_frames_and_nothing_else(tiny_dataset: Path) -> None:
+    settings = SETTINGS.model_copy(update={"progressive": SHORT})
+    videos = Videos(open_dataset(tiny_dataset), "train", MODEL)
+    regions = Gallery(torch.zeros(9, 16), torch.zeros(9, 49, 16))
+    frozen = stages.Frozen(regions, torch.zeros(len(videos.videos), 16))
+    lit, plain = (
+        stages.progressive_stage(chosen, videos, videos, frozen).draw(rng_for(1, "progressive", 0)).frames
+        for chosen in (settings, SETTINGS)
+    )
+    assert lit.shape == plain.shape == (4, 8, 3, 32, 64)
+    for ours, theirs in zip(lit, plain, strict=True):
+        assert float((ours - theirs).abs().mean()) > 0.02, "another light"
+        for channel in range(3):
+            a, b, mirrored = ours[:, channel], theirs[:, channel], theirs[:, channel].flip(-1)
+            same, turned = (torch.corrcoef(torch.stack([a.flatten(), x.flatten()]))[0, 1] for x in (b, mirrored))
+            assert same > 0.98
+            assert same > turned
 
 
 def test_tiles_with_a_margin_are_cut_off_the_centre_in_training(tmp_path: Path) -> None:

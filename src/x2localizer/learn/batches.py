@@ -193,19 +193,23 @@ class Videos:
         return np.asarray(rng.choice(pool, min(stage.batch, len(pool)), replace=False), np.int64)
 
     def video_batch(self, rng: np.random.Generator, stage: StageSettings, *, with_tiles: bool = True) -> VideoBatch:
-        """Full videos and their regions. Augmented: the town turned by quarter turns, mirrored, in other light."""
+        """Full videos and their regions.
+
+        Augmented: the region turned by quarter turns, video and region mirrored together, both in other light. Without
+        tiles only the light of the frames changes: their regions are computed once and show the ground as it is.
+        """
         videos = self.draw(rng, stage)
         frames = np.stack([self.frames(int(v), self.model.frames) for v in videos])
         places = torch.from_numpy(self.corner[self.region_of[videos], :2])
+        light = relight if stage.augment else as_is
         if not with_tiles:
-            return VideoBatch(to_input(frames), None, torch.from_numpy(videos), places)
+            return VideoBatch(light(rng, frames), None, torch.from_numpy(videos), places)
         regions = [self._region_picture(int(self.region_of[v])) for v in videos]
         if stage.augment:
             regions = [np.rot90(region, int(rng.integers(4))) for region in regions]
             for i in np.flatnonzero(rng.uniform(size=len(videos)) < 0.5):
                 frames[i], regions[i] = frames[i, :, :, ::-1], regions[i][:, ::-1]
         tiles = np.stack([cut_tiles(region, self.model.region_tiles) for region in regions])
-        light = relight if stage.augment else as_is
         return VideoBatch(light(rng, frames), light(rng, tiles), torch.from_numpy(videos), places)
 
     def pair_batch(self, rng: np.random.Generator, stage: StageSettings) -> PairBatch:
