@@ -110,8 +110,12 @@ class BackboneSettings(Settings):
 
 
 class ModelSettings(Settings):
-    """The two towers and their adapters."""
+    """The two towers: their family, the sizes they work with, and the settings of the family."""
 
+    family: str = "deit"
+    """The kind of network, one of those in learn/families. deit: a distilled vision transformer with GeoAdapters."""
+    options: dict[str, bool | int | float | str] = {}
+    """Settings of the family; deit has none but ``backbone`` and the adapters below, which other families ignore."""
     backbone: BackboneSettings = BackboneSettings()
     frame_height: int = Field(64, ge=16)
     frame_width: int = Field(128, ge=16)

@@ -193,8 +193,9 @@ def run_arms(
     }
     out: dict[str, list[Followed]] = {arm: [] for arm in arms}
     bundle = _Remembering(
-        bundle.root, bundle.model, bundle.training, bundle.fingerprint, bundle.threads, bundle._sessions
-    )
+        bundle.root, bundle.model, bundle.training, bundle.fingerprint, bundle.threads, bundle._sessions,
+        bundle.capabilities,
+    )  # fmt: skip
     for number, ride in enumerate(rides):
         bundle.known.clear()
         frames = list(ride_frames(data, ride, (bundle.spec.frame_height, bundle.spec.frame_width)))

@@ -22,6 +22,7 @@ from x2localizer.errors import CheckpointError, UserError
 from x2localizer.files import write_text
 from x2localizer.learn.batches import Videos, ahead, rng_for
 from x2localizer.learn.checkpoint import load_checkpoint, load_optimizer, load_start, load_weights, save_checkpoint
+from x2localizer.learn.checks import check_stages, stages_of
 from x2localizer.learn.gather import average_gradients, rank_and_world
 from x2localizer.learn.model import Model
 from x2localizer.learn.optimizer import build_optimizer
@@ -55,6 +56,7 @@ def train(
     Each stage starts from the best checkpoint of the one before it, the first from ``start`` if there is one: runs
     that differ only in a later stage share the earlier ones. A stage that is done is not done again.
     """
+    check_stages(settings, stages)
     fabric = _launch(settings)
     torch.manual_seed(settings.seed)
     source = open_dataset(data)
@@ -64,8 +66,9 @@ def train(
     if start is not None:
         load_start(model, load_checkpoint(start))
     best = None
-    for name in STAGES[: 1 + max(STAGES.index(stage) for stage in stages)]:
-        if start is not None and name not in stages:
+    last = max(STAGES.index(stage) for stage in stages)
+    for name in stages_of(settings):
+        if STAGES.index(name) > last or (start is not None and name not in stages):
             continue
         best = out / name / "best.safetensors"
         if name not in stages or (out / name / "done.json").is_file():

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import cast
 
 from torch import Tensor
 
@@ -22,6 +23,7 @@ from x2localizer.config import TrainSettings
 from x2localizer.errors import CheckpointError
 from x2localizer.learn.backbone import resample_positions
 from x2localizer.learn.checkpoint import load_weights, save_checkpoint
+from x2localizer.learn.families.deit import DeitTower
 from x2localizer.learn.model import Model
 from x2localizer.learn.tensor_files import read_tensors
 
@@ -61,6 +63,10 @@ def import_file(settings: TrainSettings, weights: Path, out: Path) -> tuple[str,
 def import_published(model: Model, tensors: dict[str, Tensor]) -> str:
     """Put published weights into a model; gives their layout. Adapters may be missing (image-level weights)."""
     layout = layout_of(tensors)
+    if not isinstance(model.ground, DeitTower):
+        raise CheckpointError(
+            f"These weights are of the family 'deit', not '{model.settings.family}'.", "Set model.family=deit."
+        )
     if model.settings.adapter_skip != (layout == "GAReT") and any("T_Adapter" in key for key in tensors):
         raise CheckpointError(
             f"The adapters of these weights ({layout}) were made {'with' if layout == 'GAReT' else 'without'} a skip.",
@@ -80,8 +86,8 @@ def import_published(model: Model, tensors: dict[str, Tensor]) -> str:
             f"{len(unused)} keys of the weights have no place in the model: {', '.join(sorted(unused)[:4])}.",
             "Use the model config that the weights were made with.",
         )
-    if not any(".adapters." in name for name in ready):  # image-level weights: the adapters start untrained
-        ready |= {name: value for name, value in own.items() if ".adapters." in name or "instance_embedding" in name}
+    if not any(model.is_adapter(name) for name in ready):  # image-level weights: the adapters start untrained
+        ready |= {name: value for name, value in own.items() if model.is_adapter(name)}
     load_weights(model, ready)
     return layout
 
@@ -105,7 +111,7 @@ def _fit(name: str, tensor: Tensor, own: Tensor, model: Model) -> Tensor:
     if name.endswith("instance_embedding"):
         return tensor.reshape(-1, tensor.shape[-1])
     if name.endswith("pos_embed") and tensor.shape != own.shape:
-        tower = model.ground if name.startswith("ground.") else model.aerial
+        tower = cast(DeitTower, model.ground if name.startswith("ground.") else model.aerial)
         patches = tensor.shape[1] - 2
         if int(patches**0.5) ** 2 == patches:
             return resample_positions(tensor, tower.backbone.patch_embed.grid_size)

@@ -58,8 +58,10 @@ def embed_prefixes(model: Model, videos: Videos, budgets: list[int], *, adapt: b
 def similarities(
     query: SetEmbedding, gallery: Gallery, objective: ObjectiveSettings, chunk: int = 64
 ) -> dict[str, Tensor]:
-    """s_g, s_f, s_mix and s_best, the mean over frames of the best tile, each (q, n)."""
+    """s_g, s_f, s_mix and s_best, the mean over frames of the best tile, each (q, n); s_g alone without tokens."""
     s_g = query.whole @ gallery.whole.t()
+    if not query.tokens.shape[1]:
+        return {"s_g": s_g}
     fine, best = [], []
     for start in range(0, len(s_g), chunk):
         s_tok = token_similarity(query.tokens[start : start + chunk], gallery.tokens)

@@ -14,6 +14,7 @@ from torch import Tensor
 from x2localizer.config import StageSettings, TrainSettings
 from x2localizer.learn.batches import PairBatch, VideoBatch, Videos
 from x2localizer.learn.checkpoint import fingerprint_of, write_tensors
+from x2localizer.learn.families import family_of
 from x2localizer.learn.gather import allowed_columns, gather_rows, targets
 from x2localizer.learn.model import Model, Trains
 from x2localizer.learn.objective import (
@@ -108,7 +109,8 @@ def untouched(tower: Tower, images: Tensor) -> Tensor:
 def freeze(model: Model, train: Videos, folder: Path) -> Frozen:
     """What stage 3 keeps fixed: computed once, kept on disk under the fingerprints of the model and the data set."""
     weights = fingerprint_of(dict(model.state_dict()))
-    name = f"frozen-{weights}-{train.data.contents}.safetensors"
+    variants = {tower.variant(sets=True) for tower in (model.ground, model.aerial)}
+    name = f"frozen-{weights}{''.join(sorted(variants))}-{train.data.contents}.safetensors"
     device = next(model.parameters()).device
     path = folder / name
     if not path.is_file():
@@ -125,6 +127,8 @@ def progressive_stage(settings: TrainSettings, train: Videos, held_out: Videos, 
     budgets, objective = list(settings.budgets), settings.objective
     aggregate = fine_similarity if objective.fine == "s_f" else best_tile_similarity
     judged_by = "s_mix" if objective.fine == "s_f" else "s_best"
+    if not family_of(settings.model).capabilities.tokens:
+        judged_by = "s_g"
     region_of = torch.from_numpy(train.region_of)
 
     def loss(model: Model, batch: PairBatch | VideoBatch) -> Losses:
