@@ -42,6 +42,10 @@ class Bundle:
     """How it was made: the checkpoint, its stage, its metrics on validation."""
     fingerprint: str
     threads: int = 0
+    parameters: int | None = None
+    """How many numbers were trained; None for bundles that do not say."""
+    tau_f: float = 0.01
+    """The temperature of s_f that it was trained with."""
     _sessions: dict[str, ort.InferenceSession] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
@@ -124,8 +128,9 @@ def open_bundle(root: str | Path, *, threads: int = 0, verify: bool = True) -> B
             f"{root} is not a bundle: it has no bundle.json.", "Make one: x2l export CHECKPOINT --out DIR"
         )
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        version, fingerprint, training = told["format"], told["fingerprint"], told["training"]
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        version, fingerprint, training = manifest["format"], manifest["fingerprint"], manifest["training"]
+        parameters, objective = manifest.get("parameters"), manifest.get("config", {}).get("objective", {})
     except (OSError, ValueError, KeyError, TypeError) as problem:
         raise BundleError(f"{path} is damaged.", "Export the bundle again.") from problem
     if version != FORMAT:
@@ -135,7 +140,8 @@ def open_bundle(root: str | Path, *, threads: int = 0, verify: bool = True) -> B
             raise BundleError(f"{root} is damaged: its files do not match its fingerprint.", "Export it again.")
     except OSError as problem:
         raise BundleError(f"{root} is not whole: {problem.filename} is missing.", "Export it again.") from problem
-    return Bundle(root, validate(ModelSettings, told["model"]), training, fingerprint, threads)
+    model, tau_f = validate(ModelSettings, manifest["model"]), float(objective.get("tau_f", 0.01))
+    return Bundle(root, model, training, fingerprint, threads, parameters, tau_f)
 
 
 def spec_of(model: ModelSettings) -> EncoderSpec:

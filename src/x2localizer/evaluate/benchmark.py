@@ -143,6 +143,19 @@ def progressive(runs: Path, name: str, similarities: tuple[str, ...] = ("s_mix",
     return replace(found, run=name, similarities=similarities)
 
 
+def exported_garet(runs: Path) -> list[str]:
+    """The bundle of GAReT's objective with the time of stage 3, exported if it was trained; a list of one, or none."""
+    bundle, checkpoint = runs / "town-garet" / "bundle", runs / "town-garet" / "full" / "best.safetensors"
+    if not (bundle / "bundle.json").is_file():
+        if not checkpoint.is_file():
+            return []
+        from x2localizer.learn.checkpoint import load_checkpoint  # noqa: PLC0415 - torch is heavy
+        from x2localizer.learn.export import export_bundle  # noqa: PLC0415
+
+        export_bundle(load_checkpoint(checkpoint), bundle)
+    return [str(bundle)]
+
+
 def measure_variants(
     names: Sequence[str], similarities: tuple[str, ...], data: Path, split: str, runs: Path, work: Path, report: Report
 ) -> Values | None:

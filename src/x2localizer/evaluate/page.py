@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from x2localizer.evaluate import tables
-from x2localizer.evaluate.coarse import BY_PHI
 from x2localizer.evaluate.long_range import ArmRow, LongRange, table_text
 from x2localizer.files import write_text
+from x2localizer.similarity import similarities
 
 Values = dict[str, Any]
 AGAIN = "R@1 with s_mix; each is stage 3 once more, a quarter as long as the released model.\n\n"
@@ -147,12 +147,16 @@ def page_text(found: dict[str, Values], notes: str = "") -> str:
 
 def _beyond(cell: tables.Cell) -> bool:
     """Rows that the paper does not have, but for the baseline of the stage-1 towers."""
-    return cell.similarity in BY_PHI or (cell.similarity == "s_best" and cell.model != "stage-1 towers")
+    return _of_tiles(cell.similarity) or (cell.similarity == "s_best" and cell.model != "stage-1 towers")
 
 
 def _is_beyond(row: Values) -> bool:
     ours = row["run"] == "town" and row["model"] in ("stage-1 towers", "X²Localizer")
-    return bool(ours and row["similarity"] in ("s_mix", "s_best", *BY_PHI))
+    return bool(ours and (row["similarity"] in ("s_mix", "s_best") or _of_tiles(row["similarity"])))
+
+
+def _of_tiles(name: str) -> bool:
+    return name in similarities.names() and similarities.get(name).codes == "tiles"
 
 
 def _labelled(row: Values, by: str) -> Values:
