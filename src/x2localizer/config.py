@@ -52,7 +52,7 @@ class SplitSettings(Settings):
 
 
 class DatasetSettings(Settings):
-    """A data set of towns."""
+    """A dataset of towns."""
 
     town: TownSettings = TownSettings()
     train: SplitSettings = SplitSettings(grid=False)
@@ -331,7 +331,7 @@ def _read_preset(family: str, preset: str | Path) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as problem:
-        raise ConfigError(f"The config {preset} is not valid TOML: {problem}.", "Mend that line.") from problem
+        raise ConfigError(f"The config {preset} is not valid TOML: {problem}.", "Fix the syntax on that line.") from problem
 
 
 def _apply(values: dict[str, Any], override: str) -> None:

@@ -15,10 +15,11 @@ from x2localizer.files import write_text
 
 if TYPE_CHECKING:  # heavy, and not needed for --help
     from x2localizer.evaluate.embed import Report
-    from x2localizer.evaluate.run import Protocol
+    from x2localizer.evaluate.run import LongRangeGallery, Protocol
 
 TABLES = (
-    "coarse", "fine", "random-start", "ablations", "beyond", "sensitivity", "candidates", "heatmaps", "long-range"
+    "coarse", "fine", "random-start", "ablations", "beyond", "sensitivity", "candidates", "heatmaps", "long-range",
+    "long-range-dataset"
 )  # fmt: skip
 app = typer.Typer(help="The paper's tables, from training to page.", no_args_is_help=True)
 
@@ -30,16 +31,16 @@ def group() -> None:
 
 @app.command(epilog="Example: x2l benchmark town --data data/standard")
 def town(
-    data: Annotated[Path, typer.Option(help="The standard data set.")] = Path("data/standard"),
+    data: Annotated[Path, typer.Option(help="The standard dataset.")] = Path("data/standard"),
     runs: Annotated[Path, typer.Option(help="Folder of the training runs.")] = Path("runs"),
     out: Annotated[Path, typer.Option(help="Folder for benchmark.md and results/.")] = Path("docs"),
     work: Annotated[Path, typer.Option(help="Folder for embeddings and galleries.")] = Path("evaluation"),
     train: Annotated[bool, typer.Option(help="Train what is missing: hours. Else measure what is there.")] = True,
-    dry: Annotated[bool, typer.Option("--dry", help="Only tell what is missing, as commands.")] = False,
+    dry: Annotated[bool, typer.Option("--dry", help="Only print what is missing, as commands.")] = False,
     again: Annotated[list[str] | None, typer.Option(help="Measure this table again, such as coarse.")] = None,
     page_only: Annotated[bool, typer.Option("--page-only", help="Only write the page from the results.")] = False,
 ) -> None:
-    """The paper's tables on the embedded towns: runs whatever is missing, resumable, and writes docs/benchmark.md."""
+    """The paper's tables on synthetic towns: trains and measures what is missing, and writes docs/benchmark.md."""
     from x2localizer.evaluate import benchmark, page  # noqa: PLC0415
 
     results = out / "results"
@@ -75,14 +76,15 @@ def _measure(data: Path, runs: Path, results: Path, work: Path, again: list[str]
     mix = ("s_mix",)
     garet = benchmark.exported_garet(runs)
 
-    def protocol(name: Protocol, models: list[str]) -> Callable[[], None]:
+    def protocol(name: Protocol, models: list[str], gallery: LongRangeGallery = "auto") -> Callable[[], None]:
         def step() -> None:
             with progress_bar("encoding") as progress:
                 result = run_protocol(
                     name, models, open_dataset(data), "test", work,
-                    lambda what, done, total: progress(done, total, what),
+                    lambda what, done, total: progress(done, total, what), gallery=gallery,
                 )  # fmt: skip
-            result.save(results / name, measured({"protocol": name, "split": "test", **result.values}))
+            folder = results / (f"{name}-dataset" if gallery == "dataset" else name)
+            result.save(folder, measured({"protocol": name, "split": "test", **result.values}))
 
         return step
 
@@ -115,6 +117,7 @@ def _measure(data: Path, runs: Path, results: Path, work: Path, again: list[str]
         ),
         "heatmaps": table("heatmaps", heatmaps),
         "long-range": protocol("long-range", ["town", *garet]),
+        "long-range-dataset": protocol("long-range", ["town", *garet], "dataset"),
     }
     for name in TABLES:
         if (results / name / "results.json").is_file() and name not in again:

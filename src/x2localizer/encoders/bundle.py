@@ -1,8 +1,8 @@
 """A bundle is a trained model ready to run.
 
     bundle.json     what it is: sizes, config, training, fingerprint
-    frame.onnx      tile.onnx      image level (phi): pictures -> embeddings
-    prefix.onnx     region.onnx    set level (Phi): sets of pictures -> one embedding each, and one per picture
+    frame.onnx      tile.onnx      pictures -> image codes
+    prefix.onnx     region.onnx    sets of pictures -> set codes: one for each set, and one per picture
     weights.bin     the numbers of all four graphs, each once
     README.md       the model card, if it has one
 
@@ -58,17 +58,17 @@ class Bundle:
         return self.fingerprint
 
     def encode_frames(self, images: Images) -> Codes:
-        """phi of street frames: (n, h, w, 3) -> (n, d)."""
+        """Image codes of street frames: (n, h, w, 3) -> (n, d)."""
         self._insist(images, 4, self.spec.frame_height, self.spec.frame_width)
         return self._run("frame", images)[0]
 
     def encode_tiles(self, images: Images) -> Codes:
-        """phi of aerial tiles: (n, t, t, 3) -> (n, d)."""
+        """Image codes of aerial tiles: (n, t, t, 3) -> (n, d)."""
         self._insist(images, 4, self.spec.tile_px, self.spec.tile_px)
         return self._run("tile", images)[0]
 
     def encode_prefixes(self, images: Images) -> SetCodes:
-        """Phi of prefixes of 1 to 8 frames: (b, s, h, w, 3)."""
+        """Set codes of prefixes of 1 to 8 frames: (b, s, h, w, 3)."""
         self._insist(images, 5, self.spec.frame_height, self.spec.frame_width)
         if not 1 <= images.shape[1] <= self.spec.frames:
             raise ValueError(f"a prefix has 1 to {self.spec.frames} frames, not {images.shape[1]}")
@@ -76,7 +76,7 @@ class Bundle:
         return SetCodes(whole, tokens)
 
     def encode_regions(self, images: Images) -> SetCodes:
-        """Phi of regions, tiles row by row: (b, n n, t, t, 3)."""
+        """Set codes of regions, tiles row by row: (b, n n, t, t, 3)."""
         self._insist(images, 5, self.spec.tile_px, self.spec.tile_px)
         if not 1 <= images.shape[1] <= self.spec.region_tiles**2:
             raise ValueError(f"a region has up to {self.spec.region_tiles**2} tiles, not {images.shape[1]}")

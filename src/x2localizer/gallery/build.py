@@ -27,13 +27,13 @@ log = logging.getLogger(__name__)
 Progress = Callable[[str, int, int], None]
 """Called with what is being encoded ("tiles" or "regions"), how much is done, and how much there is."""
 PIXELS_AT_ONCE = 2_000_000
-"""Pictures are encoded in batches of about so many pixels, whatever the size of the imagery."""
+"""Pixels of a batch of pictures, whatever the size of the imagery."""
 ROWS_AT_ONCE = 16
 """Blocks or regions per transaction."""
 ZOOMS = range(14, 23)
 """Tiles from 1.8 km down to 7 m; a street view shows some 50 m of ground."""
 COARSEST = 16
-"""A tile must have at least so many pixels along its side."""
+"""Fewest pixels of the imagery along the side of a tile."""
 LONG_S = 24 * 3600.0
 """Work that would take longer starts only when that is asked for."""
 

@@ -51,7 +51,7 @@ class Confidence:
 
     weights: of the features, (7,); empty if nothing was fitted.
     threshold: the probability from which a fix counts as tracking.
-    least_frames: before so many frames a fix that is not sure is still locating, not lost.
+    least_frames: until this many frames came in, a fix that is not sure is locating, not lost.
     fitted_on: which drives.
     least_recent: a fix whose recent frames fit worse than nearly all that were ever right has no chance.
     settings: of the localizer that it was fitted with. The figures of another mean something else.
