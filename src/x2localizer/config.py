@@ -52,7 +52,7 @@ class SplitSettings(Settings):
 
 
 class DatasetSettings(Settings):
-    """A data set of towns."""
+    """A dataset of towns."""
 
     town: TownSettings = TownSettings()
     train: SplitSettings = SplitSettings(grid=False)
@@ -206,35 +206,84 @@ class TrainSettings(Settings):
         return self
 
 
+MOTIONS: dict[str, dict[str, Any]] = {
+    # Standing is made rarer than it is: it lets a tile that resembles everything hold the belief.
+    "car": {"speeds_m_s": (0.0, 8.0, 13.0), "speed_shares": (0.05, 0.35, 0.6), "turn_share": 0.12,
+            "cruise_m_s": 23.0, "top_m_s": 45.0, "slack_m": 200.0},
+    "robot": {"speeds_m_s": (0.0, 0.6, 1.5), "speed_shares": (0.1, 0.4, 0.5), "turn_share": 0.2,
+              "cruise_m_s": 2.5, "top_m_s": 6.0, "slack_m": 100.0},
+    "person": {"speeds_m_s": (0.0, 0.8, 1.4), "speed_shares": (0.1, 0.3, 0.6), "turn_share": 0.2,
+               "cruise_m_s": 2.0, "top_m_s": 8.0, "slack_m": 100.0},
+}  # fmt: skip
+"""How things that carry cameras move. Only the car's figures were fitted, on drives through validation towns."""
+
+
+class MotionSettings(Settings):
+    """How the camera may move. ``kind`` sets everything else; single values can be changed."""
+
+    kind: Literal["car", "robot", "person"] = "car"
+    speeds_m_s: tuple[float, ...] = MOTIONS["car"]["speeds_m_s"]
+    """Speeds that a belief moves at, in metres per second."""
+    speed_shares: tuple[float, ...] = MOTIONS["car"]["speed_shares"]
+    """How probable each of them is in any second."""
+    turn_share: float = Field(MOTIONS["car"]["turn_share"], ge=0, le=1)
+    """Probability of turning by 45 degrees, left or right, in any second."""
+    cruise_m_s: float = Field(MOTIONS["car"]["cruise_m_s"], gt=0)
+    """The fastest ordinary speed: how far apart the tiles of two keyframes may lie, along each axis."""
+    top_m_s: float = Field(MOTIONS["car"]["top_m_s"], gt=0)
+    """The speed that is never exceeded: how far the camera may be from its last fix."""
+    slack_m: float = Field(MOTIONS["car"]["slack_m"], ge=0)
+    """Error of a last fix, in metres, that is added to how far the camera may have come."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in(cls, values: Any) -> Any:
+        """Take what is not given from the kind."""
+        if not isinstance(values, dict):
+            return values
+        return {**MOTIONS.get(str(values.get("kind", "car")), {}), **values}
+
+    @model_validator(mode="after")
+    def _fits(self) -> MotionSettings:
+        """One share for each speed, and together all of them."""
+        if len(self.speeds_m_s) != len(self.speed_shares) or not self.speeds_m_s:
+            raise ValueError("speeds_m_s and speed_shares must have the same length")
+        if min(self.speeds_m_s) < 0 or min(self.speed_shares) < 0 or abs(sum(self.speed_shares) - 1.0) > 1e-6:
+            raise ValueError("speeds must not be negative, and speed_shares must add up to 1")
+        return self
+
+
 class LocalizeSettings(Settings):
     """From frames to fixes."""
 
-    policy: Literal["swrl", "once"] = "swrl"
-    """swrl searches anew in every window; once lets the first prefix decide."""
+    policy: str = "swrl"
+    """When to search: swrl searches every window again, once lets the first window decide."""
     frame_spacing_s: float = Field(1.0, gt=0)
     keyframe_spacing_s: float = Field(5.0, gt=0)
-    """A prefix or window takes a keyframe that often."""
+    """Seconds between the keyframes of a window."""
     window_s: float = Field(20.0, gt=0)
-    """A new window starts that often."""
+    """Seconds between the starts of two windows."""
     budget: int = Field(8, ge=1)
-    """Keyframes of a window, tau of the paper."""
-    similarity: Literal["s_mix", "s_path"] = "s_path"
-    """How regions are ranked: s_mix of the paper, by Phi, in which the best frame decides; or s_path, by phi, the
-    summed odds of all paths through the region's tiles at half stride, which asks every frame, encoding none again."""
+    """Keyframes in a window; tau in the paper."""
+    similarity: str = "s_path"
+    """How regions are ranked. s_path adds up the odds of all paths through a region's tiles and needs only the frames'
+    image codes; s_mix is the paper's similarity, in which the best frame decides, and needs set codes."""
     candidates: int = Field(10, ge=1)
-    """K_c: regions whose tiles a frame is matched with."""
+    """Regions whose tiles a frame is matched with; K_c in the paper."""
     matching: Literal["path", "frame"] = "path"
     """frame: the best tile of each frame by itself, as in the paper; path: tiles must be reachable from each other."""
+    motion: MotionSettings = MotionSettings()
+    """How the camera may move."""
     sharpness: float = Field(6.0, gt=0)
-    """With path matching: how strongly one frame's similarities count, as log-probability per unit."""
+    """Path matching: weight of a frame's similarities, as log-probability per unit."""
     recall_weight: float = Field(40.0, ge=0)
-    """With path matching: how strongly the regions' similarities count, as log-probability per unit."""
-    anew: float = Field(0.1, ge=0, le=1)
-    """With path matching: the share of belief that starts anew at each search, by the similarity of the regions."""
-    jump: float = Field(1e-3, ge=0, le=1)
-    """With path matching: the share of belief that starts anew anywhere at each frame."""
+    """Path matching: weight of the regions' similarities, as log-probability per unit."""
+    restart_share: float = Field(0.1, ge=0, le=1)
+    """Path matching: share of the belief that each search spreads over the candidates again."""
+    teleport_probability: float = Field(1e-3, ge=0, le=1)
+    """Path matching: share of the belief that each frame spreads over all tiles."""
     gap_s: float = Field(8.0, gt=0)
-    """So long without a usable frame is an interruption: the window starts anew."""
+    """Seconds without a usable frame after which the window starts again."""
 
 
 Tree = TypeVar("Tree", bound=Settings)
@@ -288,7 +337,7 @@ def _read_preset(family: str, preset: str | Path) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as problem:
-        raise ConfigError(f"The config {preset} is not valid TOML: {problem}.", "Mend that line.") from problem
+        raise ConfigError(f"The config {preset} is not valid TOML: {problem}.", "Fix the syntax on that line.") from problem
 
 
 def _apply(values: dict[str, Any], override: str) -> None:

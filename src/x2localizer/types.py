@@ -117,7 +117,7 @@ class Region:
 
 
 Status = Literal["locating", "tracking", "lost"]
-"""locating: too little seen yet. tracking: sure enough to state a position. lost: seen enough, and not sure."""
+"""locating: too few frames yet. tracking: sure enough to state a position. lost: enough frames, and not sure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +128,53 @@ class Candidate:
     similarity: float
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """A frame beside the region it was matched with.
+
+    similarities: the frame with the region's tiles at half stride, (m, m).
+    valid: which of these tiles hold data, (m, m).
+    """
+
+    frame: Frame
+    region: Region
+    similarities: Codes
+    valid: Bools
+
+
 @dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a localizer knows about the quality of its own guess; the confidence is fitted on it.
+
+    share: of all belief, what lies within 80 m of the guess.
+    recent: mean similarity of the last frames with their best tiles, the latest counting most.
+    lead: similarity of the best region above the mean of the other candidates.
+    region: similarity of the best region.
+    behind: how far the region of the guess is behind the best one.
+    frames: how many frames were taken in since the start or the last interruption.
+    """
+
+    share: float
+    recent: float
+    lead: float
+    region: float
+    behind: float
+    frames: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Fix:
     """What a localizer says at one frame.
 
-    ``guess`` is the best guess, however unsure, and ``confidence`` the probability that it is within 80 m of the truth.
-    ``similarity`` is that of the frame with the tile of the guess, ``region`` the candidate that holds it.
-    ``refreshed``: the candidates, best first, were searched anew at this frame.
+    index, time_s: of the frame.
+    guess: the best guess, however unsure; None if nothing could be matched.
+    confidence: the probability that the guess is within 80 m of the truth.
+    similarity: of the frame with the tile of the guess.
+    region: the candidate that holds the guess.
+    candidates: the regions whose tiles the frame was matched with, best first.
+    refreshed: whether the candidates were searched again at this frame.
+    evidence: what the confidence was worked out from.
+    view: what the frame was matched with, for drawing.
     """
 
     index: int
@@ -146,6 +186,8 @@ class Fix:
     region: Region | None = None
     candidates: tuple[Candidate, ...] = ()
     refreshed: bool = False
+    evidence: Evidence | None = None
+    view: View | None = None
 
     @property
     def position(self) -> Position | None:

@@ -27,7 +27,7 @@ def place(town: Town, tiny_bundle: Bundle, tmp_path_factory: pytest.TempPathFact
     save_town(town, folder)
     save_drive(town, folder, 1, 30.0, fps=2.0, height=64, width=128)
     text = x2l("index", str(folder / "aerial.tif"), "--bundle", str(tiny_bundle.root), "--out", str(folder / "g"))
-    assert "all in" in text
+    assert "complete" in text
     return folder
 
 
@@ -42,7 +42,9 @@ def test_a_video_becomes_a_track_and_a_report(place: Path, tiny_bundle: Bundle, 
     assert "report.html" in text
     assert "not calibrated" in text
     names = {path.name for path in out.iterdir()}
-    assert names == {"fixes.jsonl", "report.html", "track.csv", "track.geojson", "track.gpx", "track.kml"}
+    assert names == {
+        "fixes.jsonl", "map.jpg", "report.html", "track.csv", "track.geojson", "track.gpx", "track.kml",
+    }  # fmt: skip
     assert (out / "fixes.jsonl").read_text().count("\n") == 30
     told = _localize(place, tiny_bundle, place / "drive.mp4", out, "--truth", str(place / "drive.gpx"), "--json")
     assert json.loads(told)["with_truth"] == 30
@@ -58,7 +60,7 @@ def test_still_pictures_and_single_frames_are_answered(place: Path, tiny_bundle:
         writer.write(np.full((64, 128, 3), 90, np.uint8))
     told = _localize(place, tiny_bundle, tmp_path / "one.mp4", tmp_path / "b", "--json")
     assert json.loads(told)["frames"] == 1
-    assert json.loads(told)["tracking"] == 0
+    assert json.loads(told)["tracking_percent"] == 0
 
 
 def _audio_only(path: Path) -> None:
@@ -103,7 +105,7 @@ def test_a_truth_far_away_and_one_at_another_time_are_told(place: Path, tiny_bun
     far = tmp_path / "far.csv"
     far.write_text("time_s,lat,lon\n" + "".join(f"{t},10.0,{20 + t * 1e-4}\n" for t in range(40)))
     told = _localize(place, tiny_bundle, place / "drive.mp4", tmp_path / "a", "--truth", str(far), "--json")
-    assert json.loads(told)["within_80m"] == 0
+    assert json.loads(told)["within_80m_percent"] == 0
     assert json.loads(told)["median_m"] > 100_000
     text = _localize(place, tiny_bundle, place / "drive.mp4", tmp_path / "b", "--truth", str(far), "--offset", "9000")
     assert "covers no moment" in text
@@ -160,20 +162,21 @@ main()
     assert all(json.loads(line)["index"] == i for i, line in enumerate(kept[:-1]))
 
 
-def test_a_killed_index_goes_on(place: Path, tiny_bundle: Bundle, tmp_path: Path) -> None:
+def test_a_killed_index_resumes(place: Path, tiny_bundle: Bundle, tmp_path: Path) -> None:
     words = ["index", str(place / "aerial.tif"), "--bundle", str(tiny_bundle.root), "--out", str(tmp_path / "g")]
     code = f"""
 import os, sys
 import x2localizer.gallery.build as build
-plain = build._Work._region
+plain = build._Work._block
 count = 0
-def killed(self, region):
+def killed(self, x, y):
     global count
     count += 1
-    if count == 20:
+    if count == 4:
         os.kill(os.getpid(), 9)
-    return plain(self, region)
-build._Work._region = killed
+    return plain(self, x, y)
+build._Work._block = killed
+build.ROWS_AT_ONCE = 1
 sys.argv = ["x2l", *{words!r}]
 from x2localizer.cli import main
 main()
@@ -184,7 +187,7 @@ main()
                "--bundle", str(tiny_bundle.root), "--out", str(tmp_path / "o"), code=2)  # fmt: skip
     assert "half built" in text
     assert "half built" in x2l("index", "--info", "--out", str(tmp_path / "g"))
-    assert "all in" in x2l(*words)
+    assert "complete" in x2l(*words)
     one, two = (json.loads(x2l("index", "--info", "--out", str(g), "--json")) for g in (tmp_path / "g", place / "g"))
     assert one["regions"] == two["regions"]
 

@@ -10,6 +10,7 @@ from x2localizer.encoders import open_bundle
 from x2localizer.encoders.bundle import shipped
 from x2localizer.errors import BundleError
 from x2localizer.search import Searcher
+from x2localizer.similarity import Query
 from x2localizer.town.drive import draw_drive, open_film, region_bounds
 from x2localizer.town.place import core_regions
 from x2localizer.town.town import build_town, crop_region, paint_town
@@ -38,7 +39,7 @@ def test_the_town_bundle_tells_unseen_places_apart() -> None:
     n, t = m.region_tiles, m.tile_px
     pictures = [crop_region(town, aerial, region, t).reshape(n, t, n, t, 3).swapaxes(1, 2) for region in regions]
     code = bundle.encode_regions(np.stack(pictures).reshape(len(regions), n * n, t, t, 3))
-    searcher = Searcher.of_arrays(code.whole, code.tokens)
+    searcher = Searcher.of_regions("s_mix", code.whole, code.tokens)
     right = []
     for number, region in enumerate(regions):
         for k in range(2):
@@ -46,7 +47,8 @@ def test_the_town_bundle_tells_unseen_places_apart() -> None:
             if drive is not None:
                 film = open_film(town, drive, m.frame_height, m.frame_width)
                 frames = np.stack([film.image(5.0 * i) for i in range(8)])
-                best = searcher.search(bundle.encode_prefixes(frames[None]), 1)
+                prefix = bundle.encode_prefixes(frames[None])
+                best = searcher.search(Query(prefix.tokens[0], prefix.whole[0]), 1)
                 right.append(int(best.rows[0]) == number)
     assert len(regions) == 9
     assert len(right) >= 14

@@ -26,9 +26,10 @@ from x2localizer.errors import DatasetError, UserError
 from x2localizer.evaluate.coarse import coarse, first_rank
 from x2localizer.evaluate.embed import Embeddings, grid_places
 from x2localizer.evaluate.entrants import Entrant, entrants
-from x2localizer.evaluate.fine import NEVER, distances_m, fine, right_ranks, tile_gallery, windows
+from x2localizer.evaluate.fine import NEVER, distances_m, fine, right_ranks, tile_gallery
 from x2localizer.evaluate.protocols import (
     PrefixRow,
+    clip_windows,
     fine_rows,
     prefix_rows,
     random_start_rows,
@@ -229,11 +230,14 @@ def test_flat_distances_decide_as_the_ellipsoid_does(lat: float, lon: float, nor
 
 
 def test_windows_of_a_clip() -> None:
-    assert windows(8, 1) == [(0, 0), (4, 4)]
-    assert windows(8, 2) == [(0, 1), (4, 5)]
-    assert windows(8, 4) == [(0, 3), (4, 7)]
-    assert windows(8, 8) == [(0, 7)]
-    assert windows(3, 8) == [(0, 2)]
+    assert clip_windows("swrl", 8, 1) == [(0, 0), (4, 4)]
+    assert clip_windows("swrl", 8, 2) == [(0, 1), (4, 5)]
+    assert clip_windows("swrl", 8, 4) == [(0, 3), (4, 7)]
+    assert clip_windows("swrl", 8, 8) == [(0, 7)]
+    assert clip_windows("swrl", 3, 8) == [(0, 2)]
+    assert clip_windows("swrl", 16, 8) == [(0, 7), (4, 11), (8, 15)]
+    for budget in (1, 2, 4, 8):
+        assert clip_windows("once", 16, budget) == [(0, budget - 1)]
 
 
 def test_swrl_serves_new_candidates_only_when_its_window_is_full(

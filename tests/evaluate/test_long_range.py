@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +15,16 @@ from x2localizer.cli import app
 from x2localizer.datasets.dataset import open_dataset
 from x2localizer.encoders import Bundle
 from x2localizer.errors import DatasetError
+from x2localizer.evaluate.embed import Embeddings
+from x2localizer.evaluate.entrants import entrants
+from x2localizer.evaluate.linked_clips import run_clip_arms
 from x2localizer.evaluate.long_range import (
     Followed,
     Ride,
     curve,
     long_rides,
     median_first_s,
+    once_of,
     ride_frames,
     summarize,
     table_text,
@@ -120,5 +125,88 @@ def test_the_protocol_from_the_command_line(tiny_dataset: Path, tiny_bundle: Bun
     assert (out / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert "after the first region is left" in run.output
     assert "after the first region is left" in (out / "table.md").read_text(encoding="utf-8")
-    two = CliRunner().invoke(app, [*words, "another"])
-    assert "takes one bundle" in str(two.exception)
+    two = CliRunner().invoke(app, [*words, str(tiny_bundle.root)])
+    assert two.exit_code == 0, two.output
+    values = json.loads((out / "results.json").read_text(encoding="utf-8"))
+    garet = "GAReT's objective, as in the paper"
+    assert [row["arm"] for row in values["rows"][10:]] == [f"SWRL, {garet}", f"once, {garet}"]
+    assert f"SWRL, {garet} over once, {garet}" in values["gains"]
+
+
+def test_arms_are_compared_with_the_one_that_searches_once() -> None:
+    assert once_of("SWRL") == "once"
+    assert once_of("SWRL, 5 s") == "once"
+    assert once_of("SWRL, 5 s, as in the paper") == "once, as in the paper"
+    assert once_of("SWRL, 5 s, run") == "once, run"
+    garet = "GAReT's objective, as in the paper"
+    assert once_of(f"SWRL, {garet}") == f"once, {garet}"
+
+
+@pytest.fixture(scope="module")
+def without_imagery(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset of regions and tiles alone, as GAMa is."""
+    copy = tmp_path_factory.mktemp("data") / "bare"
+    shutil.copytree(tiny_dataset, copy, ignore=shutil.ignore_patterns("imagery"))
+    return copy
+
+
+def test_the_protocol_runs_on_a_dataset_without_imagery(
+    without_imagery: Path, tiny_bundle: Bundle, tmp_path: Path
+) -> None:
+    words = ["evaluate", str(tiny_bundle.root), "--protocol", "long-range", "--data", str(without_imagery)]
+    words += ["--work", str(tmp_path / "work"), "--out", str(tmp_path / "out")]
+    run = CliRunner().invoke(app, words)
+    assert run.exit_code == 0, run.output
+    values = json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))
+    assert [row["arm"] for row in values["rows"]] == ["once", "SWRL", "SWRL, 1 frame", "SWRL, 5 s", "SWRL, 20 s"]
+    assert (tmp_path / "out" / "curves.png").is_file()
+    refused = CliRunner().invoke(app, [*words, "--gallery", "imagery"])
+    assert "--gallery dataset" in str(refused.exception)
+
+
+def test_linked_clips_equal_a_naive_loop(without_imagery: Path, tiny_bundle: Bundle, tmp_path: Path) -> None:
+    """Every frame by itself: search when it is due, from pixels, and the nearest tile by brute force."""
+    data = open_dataset(without_imagery)
+    rides = long_rides(data, "test")
+    (entrant,) = entrants(str(tiny_bundle.root))
+    clips = Embeddings(data, "test", tiny_bundle, tmp_path)
+    videos = [video for ride in rides for video in ride.videos]
+    drives = Embeddings(data, "test", tiny_bundle, tmp_path, videos=videos)
+    arms = run_clip_arms(entrant, clips, drives, rides, "gps")
+    regions = clips.region_codes
+    tiles = [(int(clips.region_of[v]), clips.tile_codes[i], clips.places[i]) for v in range(len(clips.videos))
+             for i in range(clips.first_frame[v], clips.first_frame[v + 1])]  # fmt: skip
+    for arm, budget, once in (("once", 8, True), ("SWRL, 5 s", 2, False)):
+        for ride, followed in zip(rides, arms[arm], strict=True):
+            window: list[np.ndarray] = []
+            searches, searched_s, at = 0, -np.inf, 0
+            for number, video in enumerate(ride.videos):
+                if number and not once:
+                    window, searches = [], 0
+                for row in data.frames(video.video_id):
+                    image, time_s = data.picture(row.image), ride.times_s[at]
+                    if row.keyframe >= 0:
+                        window = [*window, image][-budget:]
+                        if searches < budget or (not once and time_s - searched_s >= 20):
+                            code = tiny_bundle.encode_prefixes(np.stack(window)[None])
+                            s_tok = np.einsum("kd,rld->rkl", code.tokens[0], regions.tokens)
+                            s_f = np.array([_fine(s) for s in s_tok])
+                            scores = s_f if entrant.similarities[-1] == "s_f" else s_tok.max(2).mean(1)
+                            best = set(np.argsort(-scores, kind="stable")[:10].tolist())
+                            searches, searched_s = searches + 1, time_s
+                    code = tiny_bundle.encode_frames(image[None])[0]
+                    _, place = max(((float(code @ t), p) for r, t, p in tiles if r in best), key=lambda pair: pair[0])
+                    error = float(geo.distance_m(row.lat_deg, row.lon_deg, *place))
+                    assert followed.errors_m[at] == pytest.approx(error, rel=0.01, abs=1.0)
+                    at += 1
+
+
+def _fine(s: np.ndarray) -> float:
+    """s_f of one region, (k, l)."""
+
+    def soft(values: np.ndarray) -> float:
+        weights = np.exp((values - values.max()) / 0.01)
+        return float((weights * values).sum() / weights.sum())
+
+    ground = soft(np.array([soft(row) for row in s]))
+    return (ground + soft(np.array([soft(column) for column in s.T]))) / 2

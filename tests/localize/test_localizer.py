@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,20 +12,25 @@ import pytest
 
 from helpers.gallery_files import PX, write_tiles
 from x2localizer import geo
-from x2localizer.config import BackboneSettings, LocalizeSettings, ModelSettings, TownSettings
+from x2localizer.config import (
+    BackboneSettings,
+    LocalizeSettings,
+    ModelSettings,
+    MotionSettings,
+    TownSettings,
+    from_overrides,
+)
 from x2localizer.encoders import Bundle, SetCodes, open_bundle
-from x2localizer.errors import BundleError, UserError
+from x2localizer.errors import BundleError, ConfigError, GalleryError, UserError
 from x2localizer.gallery import Gallery, index
+from x2localizer.gallery.tiles import TileGrid
 from x2localizer.localize import Localizer
-from x2localizer.localize.belief import disc, moved, step_kernels, summed_around
+from x2localizer.localize.belief import Belief, disc, moved, summed_around
 from x2localizer.localize.calibrate import calibrate
-from x2localizer.localize.confidence import Confidence, Evidence, choose_threshold, fit, reliability
-from x2localizer.localize.summary import summarize
-from x2localizer.localize.track_files import TrackFiles, stretches
-from x2localizer.search import Circle, nearest_region
-from x2localizer.show.report import heatmap, report
-from x2localizer.sources.tracks import Track, read_track
-from x2localizer.types import Fix, Frame, Image, Position
+from x2localizer.localize.confidence import NEVER_SURE, Confidence, choose_threshold, fit, reliability
+from x2localizer.motion import step_kernels
+from x2localizer.search import CirclePrior, Searcher
+from x2localizer.types import Evidence, Fix, Frame, Image, Position, Region
 
 X, Y, TILES = 160000, 200000, 30
 MODEL = ModelSettings(
@@ -73,7 +77,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 def gallery(colours: npt.NDArray[np.uint8], bundle: Bundle, tmp_path_factory: pytest.TempPathFactory) -> Gallery:
     folder = tmp_path_factory.mktemp("world")
     write_tiles(folder / "a.tif", colours.repeat(PX, 0).repeat(PX, 1), X, Y, nodata=False)
-    return index(folder / "a.tif", bundle, folder / "gallery")
+    return index(folder / "a.tif", bundle, folder / "gallery", codes=("tiles", "regions"))
 
 
 def _place(column: float, row: float) -> Position:
@@ -124,7 +128,7 @@ def test_refreshes_come_with_the_first_keyframes_and_then_every_window(
     assert refreshed(policy="once", budget=1) == [0]
 
 
-def test_swrl_goes_on_where_once_is_left_behind(
+def test_swrl_follows_where_once_is_left_behind(
     gallery: Gallery, bundle: Bundle, colours: npt.NDArray[np.uint8]
 ) -> None:
     shares = {}
@@ -137,7 +141,7 @@ def test_swrl_goes_on_where_once_is_left_behind(
     assert shares["once"] < 0.4
 
 
-def test_after_an_interruption_it_starts_anew_and_recovers(
+def test_after_an_interruption_it_starts_again_and_recovers(
     gallery: Gallery, bundle: Bundle, colours: npt.NDArray[np.uint8]
 ) -> None:
     localizer = Localizer(gallery, bundle)
@@ -189,22 +193,107 @@ def test_a_bundle_without_calibration_is_never_sure(
 
 def test_a_prior_restricts_the_search(gallery: Gallery, bundle: Bundle, colours: npt.NDArray[np.uint8]) -> None:
     centre = _place(25, 25)
-    localizer = Localizer(gallery, bundle, prior=Circle(centre, 300.0))
+    localizer = Localizer(gallery, bundle, prior=CirclePrior(centre, 300.0))
     for frame, _ in _drive(colours, range(12)):
         fix = localizer.update(frame)
         middle = geo.region_centre(fix.region)  # type: ignore[arg-type]
         assert float(geo.distance_m(middle.lat_deg, middle.lon_deg, centre.lat_deg, centre.lon_deg)) < 330
 
 
-def test_frames_of_another_size_are_refused(gallery: Gallery, bundle: Bundle) -> None:
-    with pytest.raises(ValueError, match="32 x 64"):
-        Localizer(gallery, bundle).update(Frame(0, 0.0, np.zeros((10, 10, 3), np.uint8)))
+def test_frames_of_any_size_are_accepted(gallery: Gallery, bundle: Bundle, colours: npt.NDArray[np.uint8]) -> None:
+    small, large = Localizer(gallery, bundle), Localizer(gallery, bundle)
+    for frame, _ in _drive(colours, range(12)):
+        big = Frame(frame.index, frame.time_s, frame.image.repeat(3, 0).repeat(5, 1))
+        expected, fix = small.update(frame), large.update(big)
+        assert fix.guess == expected.guess
+        assert fix.view is not None
+        assert fix.view.frame.image.shape == (32, 64, 3)
+    for wrong in (np.zeros((10, 10), np.uint8), np.zeros((10, 10, 3), np.float32), np.zeros((0, 4, 3), np.uint8)):
+        with pytest.raises(ValueError, match="RGB bytes"):
+            large.update(Frame(0, 20.0, wrong))  # type: ignore[arg-type]
+
+
+def test_a_gallery_of_another_bundle_is_refused(gallery: Gallery, bundle: Bundle) -> None:
+    other = ColourBundle(bundle.root, MODEL, {}, "other colours")
+    with pytest.raises(GalleryError, match="was made by the bundle colours"):
+        Localizer(gallery, other)
+
+
+def test_a_searcher_of_another_similarity_is_refused(gallery: Gallery, bundle: Bundle) -> None:
+    with pytest.raises(ConfigError, match="ranks by s_mix"):
+        Localizer(gallery, bundle, searcher=Searcher.over(gallery, "s_mix"))
+    with pytest.raises(ConfigError, match="Did you mean 's_path'"):
+        Localizer(gallery, bundle, LocalizeSettings(similarity="s_pth"))
+    with pytest.raises(ConfigError, match="no refresh policy 'swlr'"):
+        Localizer(gallery, bundle, LocalizeSettings(policy="swlr"))
+
+
+def test_a_fix_says_everything(gallery: Gallery, bundle: Bundle, colours: npt.NDArray[np.uint8]) -> None:
+    localizer = Localizer(gallery, bundle)
+    for frame, _ in _drive(colours, range(12)):
+        fix = localizer.update(frame)
+        assert fix.view is not None
+        assert fix.evidence is not None
+        assert fix.view.region == fix.region
+        assert fix.view.similarities.shape == fix.view.valid.shape == (13, 13)
+        assert fix.confidence == localizer.confidence.probability(fix.evidence)
+    blind = localizer.update(Frame(12, 12.0, np.zeros((32, 64, 3), np.uint8)))
+    assert blind.view is None
+    assert blind.evidence is None
+
+
+@pytest.mark.parametrize(
+    "change", ["budget=4", "window_s=10", "candidates=5", "keyframe_spacing_s=4", "frame_spacing_s=0.5", "sharpness=3",
+               "recall_weight=1", "restart_share=0.2", "teleport_probability=0.1", "gap_s=4", "motion.kind=person",
+               "matching=frame", "policy=once", "similarity=s_sum"],
+)  # fmt: skip
+def test_a_confidence_counts_only_for_the_settings_it_was_fitted_with(change: str, tmp_path: Path) -> None:
+    fitted = Confidence((0.0,) * 7, 0.6, 10, "a test", settings=LocalizeSettings(), grid=(19, 3))
+    fitted.save(tmp_path)
+    assert Confidence.load(tmp_path, LocalizeSettings(), (19, 3)) == fitted
+    assert Confidence.load(tmp_path, from_overrides(LocalizeSettings, [change]), (19, 3)) == NEVER_SURE
+    assert Confidence.load(tmp_path, LocalizeSettings(), (18, 3)) == NEVER_SURE
+    assert Confidence.load(tmp_path, LocalizeSettings(), (19, 2)) == NEVER_SURE
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-1e400"])
+def test_a_confidence_that_is_no_number_is_damaged(value: str, tmp_path: Path) -> None:
+    Confidence((0.5,) * 7, 0.6, 10, "a test").save(tmp_path)
+    text = (tmp_path / "confidence.json").read_text()
+    (tmp_path / "confidence.json").write_text(text.replace("0.5", value, 1))
+    with pytest.raises(BundleError, match="damaged"):
+        Confidence.load(tmp_path)
+
+
+def _grid(x: int) -> TileGrid:
+    """Two regions of 3 tiles side by side from column x on, which may lie across the antimeridian."""
+    world = 1 << 19
+    codes = np.random.default_rng(0).normal(size=(2, 5, 5, 4)).astype(np.float32)
+    regions = (Region(19, x % world, 200000, 3), Region(19, (x + 2) % world, 200000, 3))
+    return TileGrid(regions, codes, np.ones((2, 5, 5), np.bool_))
+
+
+def test_belief_does_not_know_the_antimeridian() -> None:
+    """The same world, far from the antimeridian and across it, gives the same belief."""
+    world = 1 << 19
+    outcomes = []
+    for x in (100_000, world - 2):
+        belief = Belief(_grid(x), np.array([0.5, 0.4]), LocalizeSettings())
+        rng = np.random.default_rng(1)
+        matches = [belief.update(rng.normal(size=4).astype(np.float32), 1.0) for _ in range(4)]
+        later = belief.carried_over(_grid(x + 1), np.array([0.4, 0.5]))
+        outcomes.append((matches, later.mass, later.best(rng.normal(size=4).astype(np.float32))))
+    (a, mass_a, last_a), (b, mass_b, last_b) = outcomes
+    assert a == b
+    np.testing.assert_allclose(mass_a, mass_b)
+    assert last_a == last_b
 
 
 def test_belief_moves_as_a_naive_loop_says() -> None:
     rng = np.random.default_rng(4)
     mass = rng.uniform(size=(8, 2, 5, 5))
-    kernels, turning = step_kernels(29.0), 0.12
+    motion = MotionSettings()
+    kernels, turning = step_kernels(motion, 29.0), 0.12
     expected = np.zeros_like(mass)
     for h in range(8):
         turned = (1 - turning) * mass[h] + turning / 2 * (mass[(h - 1) % 8] + mass[(h + 1) % 8])
@@ -216,7 +305,7 @@ def test_belief_moves_as_a_naive_loop_says() -> None:
                             if 0 <= row + dr < 5 and 0 <= column + dc < 5:
                                 share = kernels[h, dr + 1, dc + 1] * turned[c, row, column]
                                 expected[h, c, row + dr, column + dc] += share
-    np.testing.assert_allclose(moved(mass, 29.0, turning), expected)
+    np.testing.assert_allclose(moved(mass, 29.0, motion), expected)
 
 
 def test_the_best_place_is_where_most_belief_lies_around() -> None:
@@ -233,13 +322,13 @@ def test_the_best_place_is_where_most_belief_lies_around() -> None:
     assert int(summed_around(lone, offsets).argmax()) == 6 * 9 + 6
 
 
-def test_what_speaks_for_a_guess_is_of_the_tile_that_holds_the_belief(
+def test_evidence_for_a_guess_is_of_the_tile_that_holds_the_belief(
     gallery: Gallery, bundle: Bundle, colours: npt.NDArray[np.uint8]
 ) -> None:
     localizer = Localizer(gallery, bundle)
     frame, _ = next(_drive(colours, range(1)))
     localizer.update(frame)
-    belief = localizer._belief
+    belief = localizer._state.belief
     assert belief is not None
     belief.mass[:] = 0.0
     belief.mass[:, 0, 6, 6] = 1 / 8  # all of it on one tile: every tile around it has as much around it
@@ -251,7 +340,7 @@ def test_what_speaks_for_a_guess_is_of_the_tile_that_holds_the_belief(
 
 
 def test_a_second_takes_the_camera_along_its_heading() -> None:
-    kernels = step_kernels(29.0)
+    kernels = step_kernels(MotionSettings(), 29.0)
     np.testing.assert_allclose(kernels.sum((1, 2)), 1.0)
     offset = np.arange(-1, 2)
     for heading, (down, right) in enumerate([(-1, 0), (-1, 1), (0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1)]):
@@ -262,7 +351,7 @@ def test_a_second_takes_the_camera_along_its_heading() -> None:
     start = np.zeros((8, 1, 13, 13))
     start[0, 0, 10, 6] = 1.0
     for _ in range(10):
-        start = moved(start, 29.0)
+        start = moved(start, 29.0, MotionSettings())
     rows = (start.sum((0, 1, 3)) * np.arange(13)).sum() / start.sum()
     assert 6.5 < rows < 8.5  # 106 m to the north, less for turns
 
@@ -283,70 +372,12 @@ def test_confidence_is_fitted_to_what_happened() -> None:
     assert choose_threshold(np.array([0.3, 0.4]), np.array([False, False])) == 1.0
 
 
-def test_the_track_is_written_in_every_format_and_survives_a_crash(
-    gallery: Gallery, bundle: Bundle, colours: npt.NDArray[np.uint8], tmp_path: Path
-) -> None:
-    localizer = Localizer(gallery, bundle)
-    views, truths = [], []
-    with TrackFiles(tmp_path / "t") as files:
-        for frame, truth in _drive(colours, range(60)):
-            fix = localizer.update(frame)
-            files.write(fix)
-            truths.append(truth)
-            if fix.refreshed and localizer.view is not None:
-                views.append(localizer.view)
-            lines = (tmp_path / "t" / "fixes.jsonl").read_text().splitlines()
-            assert len(lines) == len(files.fixes), "on disk as they come"
-    fixes = files.fixes
-    assert json.loads(lines[0])["candidates"]
-    sure = [fix for fix in fixes if fix.position is not None]
-    track = read_track(tmp_path / "t" / "track.gpx")
-    assert len(track) == len(sure)
-    assert (tmp_path / "t" / "track.csv").read_text().count("\n") == 61
-    shapes = json.loads((tmp_path / "t" / "track.geojson").read_text())["features"]
-    assert sum(shape["geometry"]["type"] == "Point" for shape in shapes) == 60
-    assert "<coordinates>" in (tmp_path / "t" / "track.kml").read_text()
-
-    recorded = Track(
-        np.arange(60.0), np.array([p.lat_deg for p in truths]), np.array([p.lon_deg for p in truths]), None
-    )
-    summary = summarize(fixes, recorded)
-    assert summary.within_80m is not None
-    assert summary.within_80m > 85
-    page = report(fixes, views, gallery, summary, recorded, "A <drive>")
-    assert "A &lt;drive&gt;" in page
-    assert page.count("<figure>") == len(views) + 1
-    assert "http://" not in page.replace("http://www.w3.org", "")
-    assert "https://" not in page
-
-    with pytest.raises(RuntimeError), TrackFiles(tmp_path / "c") as files:
-        files.write(fixes[0])
-        raise RuntimeError("a crash")
-    assert (tmp_path / "c" / "fixes.jsonl").read_text().count("\n") == 1
-
-
-def test_a_track_breaks_where_it_is_not_sure() -> None:
-    here = Position(1.0, 2.0)
-    fixes = [Fix(i, float(i), "tracking" if i not in (3, 4) else "lost", here) for i in range(8)]
-    assert [[fix.index for fix in stretch] for stretch in stretches(fixes)] == [[0, 1, 2], [5, 6, 7]]
-    assert summarize(fixes).tracking == 75.0
-    assert summarize([]).frames == 0
-
-
-def test_a_heatmap_is_bright_where_the_similarity_is_high() -> None:
-    values = np.zeros((3, 3), np.float32)
-    values[1, 2] = 1.0
-    picture = heatmap(values, np.ones((3, 3), np.bool_), scale=2)
-    assert picture.shape == (6, 6, 3)
-    assert picture[2:4, 4:6].mean() > 2 * picture[0:2, 0:2].mean()
-
-
-def test_calibration_goes_into_the_bundle_and_tells_how_it_went(tiny_bundle: Bundle, tmp_path: Path) -> None:
+def test_calibration_goes_into_the_bundle_and_says_how_well_it_holds(tiny_bundle: Bundle, tmp_path: Path) -> None:
     root = tmp_path / "bundle"
     shutil.copytree(tiny_bundle.root, root)
     small = TownSettings(tiles=16, pixels_per_tile=64)
     lines = calibrate(root, range(5000, 5002), 2, tmp_path / "work", settings=small, seconds=30.0)
-    found = Confidence.of(open_bundle(root))
+    found = Confidence.load(root)
     assert found.calibrated
     assert found.fitted_on == "120 frames of drives through towns 5000 to 5001"
     assert open_bundle(root).fingerprint == tiny_bundle.fingerprint
@@ -357,9 +388,9 @@ def test_calibration_goes_into_the_bundle_and_tells_how_it_went(tiny_bundle: Bun
     assert found.probability(poor) == 0.0
     (root / "confidence.json").write_text('{"weights": [1, 2], "threshold": 0.5, "least_frames": 1, "fitted_on": ""}')
     with pytest.raises(BundleError, match="damaged"):
-        Confidence.of(open_bundle(root))
+        Confidence.load(root)
     calibrate(root, range(5000, 5002), 2, tmp_path / "work", settings=small, seconds=30.0)
-    assert Confidence.of(open_bundle(root)) == found
+    assert Confidence.load(root) == found
 
 
 def test_a_path_keeps_the_region_around_its_last_guess(
@@ -370,14 +401,14 @@ def test_a_path_keeps_the_region_around_its_last_guess(
     localizer = Localizer(gallery, bundle, LocalizeSettings(candidates=1, budget=1, window_s=5.0))
     for frame, truth in _drive(colours, range(40)):
         fix = localizer.update(frame)
-        row = nearest_region(table, fix.guess or truth)
+        row = table.nearest(fix.guess or truth)
         assert row is not None
         if fix.refreshed and frame.time_s > 0:
             assert 1 <= len(fix.candidates) <= 2
     away = _place(20.0, 20.0)
-    row = nearest_region(table, away)
+    row = table.nearest(away)
     assert row is not None
     assert geo.region_contains(table.region(row), away.lat_deg, away.lon_deg)
-    assert nearest_region(table, Position(0.0, 0.0)) is None
+    assert table.nearest(Position(0.0, 0.0)) is None
     nowhere = np.zeros(len(table), np.bool_)
-    assert nearest_region(table, away, nowhere) is None
+    assert table.nearest(away, nowhere) is None

@@ -64,12 +64,12 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)
         if code == INTERRUPTED:
-            _fail("Interrupted.", "Run the same command again to go on.", INTERRUPTED)
+            _fail("Interrupted.", "Run the same command again; where work can resume, it does.", INTERRUPTED)
         sys.exit(code if isinstance(code, int) else 0)
     except UserError as problem:
         _fail(problem.what, problem.remedy, 2)
     except (KeyboardInterrupt, typer.Abort):
-        _fail("Interrupted.", "Run the same command again to go on.", INTERRUPTED)
+        _fail("Interrupted.", "Run the same command again; where work can resume, it does.", INTERRUPTED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)

@@ -67,7 +67,7 @@ def model(
 
 @app.command(epilog="Example: x2l bench loader --data data/gama --json")
 def loader(
-    data: Annotated[Path | None, typer.Option(help="A data set; without one, made pictures of GAMa's sizes.")] = None,
+    data: Annotated[Path | None, typer.Option(help="A dataset; without one, synthetic pictures of GAMa's sizes.")] = None,
     seconds: Annotated[float, typer.Option(min=0.1, help="Time given to each measurement.")] = 3.0,
     as_json: JsonOption = False,
 ) -> None:
@@ -84,13 +84,33 @@ def loader(
     show_values("reading pictures, one core", bench_loader(data, seconds), as_json, notes)
 
 
+@app.command(epilog="Example: x2l bench index --against ../older-checkout/src --json")
+def index(
+    against: Annotated[Path | None, typer.Option(help="src folder of another version, measured in turns.")] = None,
+    towns: Annotated[int, typer.Option(min=1, help="Towns of 4.6 km² in one gallery.")] = 2,
+    times: Annotated[int, typer.Option(min=1, help="Runs of each version; the best counts.")] = 2,
+    as_json: JsonOption = False,
+) -> None:
+    """Speed of indexing, size of the gallery, and memory of indexing and of localizing."""
+    from x2localizer.gallery.bench import bench_index  # noqa: PLC0415
+
+    notes = {
+        "regions_per_s": "indexed, tiles included",
+        "gallery_bytes_per_km2": "on disk",
+        "peak_mb": "memory of the process that indexes",
+        "open_s": "a localizer on the gallery, until its third frame",
+        "localizer_mb": "memory of the process that localizes",
+    }
+    show_values("indexing", bench_index(towns=towns, times=times, against=against), as_json, notes)
+
+
 @app.command(epilog="Example: x2l bench search --json")
 def search(
     queries: Annotated[int, typer.Option(min=1, help="Searches of each kind.")] = 20,
     regions: Annotated[int, typer.Option(min=1000, help="Regions of the large gallery (d = 128).")] = 100_000,
     as_json: JsonOption = False,
 ) -> None:
-    """The certified search against the plain one: 3,103 regions with d = 1000, and a large gallery."""
+    """The certified search against the plain one, by s_mix and s_path, and in a large gallery."""
     from x2localizer.search.bench import bench_search  # noqa: PLC0415
 
     values = bench_search(queries, regions)
@@ -98,6 +118,8 @@ def search(
         "speedup": "plain over certified, the same queries in one run",
         "same_top10_share": "of the queries",
         "ms_3103": "median per search, 49 tokens, d = 1000, 8 frames",
+        "ms_3136_path": "by s_path, 169 tiles, d = 128, all tiles in memory",
+        "ms_3136_path_small": "the same with tiles in 8 bits",
         "ms_100k": "median per search in the large gallery, d = 128",
         "certified_share": "of the searches in the large gallery",
         "bytes_per_region": "that a search keeps in memory, d = 1000",

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from x2localizer.cli.common import console, measured, needs_training, progress_bar, say
-from x2localizer.cli.evaluate import Protocol, evaluate
+from x2localizer.cli.common import measured, needs_training, progress_bar, say, status_lines
 from x2localizer.errors import UserError
 from x2localizer.files import write_text
 
 if TYPE_CHECKING:  # heavy, and not needed for --help
     from x2localizer.evaluate.embed import Report
+    from x2localizer.evaluate.run import LongRangeGallery, Protocol
 
 TABLES = (
-    "coarse", "fine", "random-start", "ablations", "beyond", "sensitivity", "candidates", "heatmaps", "long-range"
+    "coarse", "fine", "random-start", "ablations", "beyond", "sensitivity", "candidates", "heatmaps", "long-range",
+    "long-range-dataset"
 )  # fmt: skip
 app = typer.Typer(help="The paper's tables, from training to page.", no_args_is_help=True)
 
@@ -30,16 +31,16 @@ def group() -> None:
 
 @app.command(epilog="Example: x2l benchmark town --data data/standard")
 def town(
-    data: Annotated[Path, typer.Option(help="The standard data set.")] = Path("data/standard"),
+    data: Annotated[Path, typer.Option(help="The standard dataset.")] = Path("data/standard"),
     runs: Annotated[Path, typer.Option(help="Folder of the training runs.")] = Path("runs"),
     out: Annotated[Path, typer.Option(help="Folder for benchmark.md and results/.")] = Path("docs"),
     work: Annotated[Path, typer.Option(help="Folder for embeddings and galleries.")] = Path("evaluation"),
     train: Annotated[bool, typer.Option(help="Train what is missing: hours. Else measure what is there.")] = True,
-    dry: Annotated[bool, typer.Option("--dry", help="Only tell what is missing, as commands.")] = False,
+    dry: Annotated[bool, typer.Option("--dry", help="Only print what is missing, as commands.")] = False,
     again: Annotated[list[str] | None, typer.Option(help="Measure this table again, such as coarse.")] = None,
     page_only: Annotated[bool, typer.Option("--page-only", help="Only write the page from the results.")] = False,
 ) -> None:
-    """The paper's tables on the embedded towns: runs whatever is missing, resumable, and writes docs/benchmark.md."""
+    """The paper's tables on synthetic towns: trains and measures what is missing, and writes docs/benchmark.md."""
     from x2localizer.evaluate import benchmark, page  # noqa: PLC0415
 
     results = out / "results"
@@ -53,8 +54,8 @@ def town(
     if not page_only:
         needs_training()
         if train:
-            with console.status("training ...") as status:
-                benchmark.train_missing(data, runs, report=status.update)
+            with status_lines("training ...") as report:
+                benchmark.train_missing(data, runs, report=report)
         _measure(data, runs, results, work, again or [])
     page.write_page(results, out / "benchmark.md")
     say(f"page: {out / 'benchmark.md'}")
@@ -62,7 +63,9 @@ def town(
 
 def _measure(data: Path, runs: Path, results: Path, work: Path, again: list[str]) -> None:
     """Every table that is not there yet; embeddings that are there are not made again."""
+    from x2localizer.datasets.dataset import open_dataset  # noqa: PLC0415
     from x2localizer.evaluate import benchmark  # noqa: PLC0415
+    from x2localizer.evaluate.run import run_protocol  # noqa: PLC0415
     from x2localizer.show.plots import save_heatmaps  # noqa: PLC0415 - matplotlib takes a second to load
 
     main = [str(runs / planned.name) for planned in benchmark.MAIN[1:] if (runs / planned.last).is_file()]
@@ -71,14 +74,24 @@ def _measure(data: Path, runs: Path, results: Path, work: Path, again: list[str]
         raise UserError(f"There is no {released}.", "Train it: the same command without --no-train.")
     controls = [str(runs / "town" / "full" / "best.safetensors"), released]
     mix = ("s_mix",)
+    garet = benchmark.exported_garet(runs)
 
-    def protocol(name: Protocol, models: list[str]) -> Callable[[], None]:
-        return lambda: evaluate(models, data, name, out=results / name, work=work)
+    def protocol(name: Protocol, models: list[str], gallery: LongRangeGallery = "auto") -> Callable[[], None]:
+        def step() -> None:
+            with progress_bar("encoding") as progress:
+                result = run_protocol(
+                    name, models, open_dataset(data), "test", work,
+                    lambda what, done, total: progress(done, total, what), gallery=gallery,
+                )  # fmt: skip
+            folder = results / (f"{name}-dataset" if gallery == "dataset" else name)
+            result.save(folder, measured({"protocol": name, "split": "test", **result.values}))
+
+        return step
 
     def table(name: str, measure: Callable[[Report], dict[str, Any] | None]) -> Callable[[], None]:
         def step() -> None:
             with progress_bar("encoding") as progress:
-                values = measure(lambda _, done, total: progress(done, total))
+                values = measure(lambda what, done, total: progress(done, total, what))
             if values is not None:
                 _write(results / name / "results.json", values)
 
@@ -103,7 +116,8 @@ def _measure(data: Path, runs: Path, results: Path, work: Path, again: list[str]
             "candidates", lambda report: benchmark.measure_candidates(released, data, "test", work, report)
         ),
         "heatmaps": table("heatmaps", heatmaps),
-        "long-range": protocol("long-range", ["town"]),
+        "long-range": protocol("long-range", ["town", *garet]),
+        "long-range-dataset": protocol("long-range", ["town", *garet], "dataset"),
     }
     for name in TABLES:
         if (results / name / "results.json").is_file() and name not in again:

@@ -7,7 +7,7 @@ import os
 import platform
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -44,28 +44,57 @@ def progress_columns() -> tuple[ProgressColumn, ...]:
     )  # fmt: skip
 
 
+Advance = Callable[..., None]
+"""Called with (done, total) and, where the work has several parts, the name of the part."""
+
+
 @contextmanager
-def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar with count and ETA; call it with (done, total)."""
+def progress_bar(what: str, *, quiet: bool = False) -> Iterator[Advance]:
+    """A bar with count and time left on a terminal, else a line now and then; call it with (done, total)."""
     terminal = Console(stderr=True)
-    if not terminal.is_terminal:  # in a log a bar is noise: a line now and then instead
+    if quiet:
+        yield lambda done, total, part=what: None
+    elif terminal.is_terminal:
+        with Progress(*progress_columns(), console=terminal) as bar:
+            task = bar.add_task(what, total=None)
+            yield lambda done, total, part=what: bar.update(task, completed=done, total=total, description=part)
+    else:
         yield _line_now_and_then(what, terminal)
-        return
-    with Progress(*progress_columns(), console=terminal) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def _line_now_and_then(what: str, console: Console) -> Callable[[int, int], None]:
-    last = -10.0
+def _line_now_and_then(what: str, console: Console) -> Advance:
+    """In a log a bar is noise: a line every 10 s, and one at the end of each part."""
+    last = time.monotonic() - 9.0
 
-    def report(done: int, total: int) -> None:
+    def report(done: int, total: int | None, part: str = what) -> None:
         nonlocal last
         if done == total or time.monotonic() - last >= 10.0:
             last = time.monotonic()
-            console.print(f"{what} {done} of {total}", highlight=False)
+            console.print(f"{part} {done:,}" + (f" of {total:,}" if total else ""), highlight=False)
 
     return report
+
+
+@contextmanager
+def status_lines(first: str) -> Iterator[Callable[[str], None]]:
+    """A spinner with a text that changes on a terminal, else a line for every text."""
+    terminal = Console(stderr=True, highlight=False)
+    if terminal.is_terminal:
+        with terminal.status(first) as status:
+            yield status.update
+    else:
+        terminal.print(first)
+        yield terminal.print
+
+
+def announce(text: str) -> None:
+    """A line about what comes, beside the results that go to standard output."""
+    Console(stderr=True, highlight=False).print(text, markup=False, soft_wrap=True)
+
+
+def split_words(text: str) -> list[str]:
+    """Words from a list like 'gpx,report'."""
+    return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def parse_size(text: str) -> tuple[int, int]:
@@ -87,6 +116,14 @@ def show_values(title: str, values: dict[str, object], as_json: bool, notes: dic
         shown = f"{value:,.4g}" if isinstance(value, float) else str(value)
         cells = (escape(name), escape(shown))
         table.add_row(*cells, *([notes.get(name, "")] if notes else []))
+    console.print(table)
+
+
+def show_rows(title: str, rows: Sequence[tuple[str, str]]) -> None:
+    """Labels and values as a table."""
+    table = Table(title=escape(title), title_justify="left", show_header=False)
+    for name, value in rows:
+        table.add_row(escape(name), escape(value))
     console.print(table)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from x2localizer.cli.common import console, progress_bar, say
+from x2localizer.cli.common import progress_bar, say
 
 COVERED = (0.47, 0.55)
 """Between these shares of the drive the lens is covered; when it is free again the camera is somewhere else."""
@@ -21,46 +21,44 @@ def demo(
     tiles: Annotated[int, typer.Option(min=9, max=74, help="Side of the town in tiles of 58 m.")] = 37,
 ) -> None:
     """Build a town the model never saw, film a drive, and find the camera. Example: x2l demo --out demo"""
+    from x2localizer.cli.common import status_lines  # noqa: PLC0415
     from x2localizer.config import TownSettings  # noqa: PLC0415
     from x2localizer.encoders import open_bundle  # noqa: PLC0415
-    from x2localizer.files import write_text  # noqa: PLC0415
-    from x2localizer.gallery import index, open_gallery  # noqa: PLC0415
-    from x2localizer.localize.run import localize  # noqa: PLC0415
-    from x2localizer.show.gallery_map import track_picture  # noqa: PLC0415
-    from x2localizer.show.pictures import save_picture  # noqa: PLC0415
-    from x2localizer.show.report import report  # noqa: PLC0415
+    from x2localizer.gallery import index  # noqa: PLC0415
+    from x2localizer.pipeline import localize_video  # noqa: PLC0415
     from x2localizer.sources.tracks import read_track  # noqa: PLC0415
     from x2localizer.town.folder import save_drive, save_town  # noqa: PLC0415
     from x2localizer.town.town import build_town  # noqa: PLC0415
 
     bundle = open_bundle("town")
-    folder, kept = out / "town", out / f"gallery-{seed}-{tiles}-{bundle.fingerprint[:8]}"
+    folder, track = out / "town", out / "track"
+    address = out / f"gallery-{seed}-{tiles}-{bundle.fingerprint[:8]}"
     video, truth_file = folder / "drive" / "drive.mp4", folder / "drive" / "drive.gpx"
     covered_s = (COVERED[0] * seconds, COVERED[1] * seconds)
-    with console.status("building a town (the first run also compiles, about 20 s) ..."):
+    with status_lines("building a town (the first run also compiles, about 20 s) ..."):
         town = build_town(seed, TownSettings(tiles=tiles))
         save_town(town, folder)
     with progress_bar("filming a drive") as progress:
         save_drive(town, folder / "drive", drive, seconds, fps=2.0, covered_s=covered_s, progress=progress)
     with progress_bar("indexing the imagery") as progress:
-        index(folder / "aerial.tif", bundle, kept, replace=True, progress=lambda _, done, total: progress(done, total))
-    truth = read_track(truth_file)
-    gallery = open_gallery(str(kept), bundle)
-    with progress_bar("seconds of video") as progress:
-        outcome = localize(
-            video, gallery, bundle, out / "track", truth=truth,
+        gallery = index(
+            folder / "aerial.tif", bundle, address, replace=True, progress=lambda _, done, total: progress(done, total)
+        )
+    with progress_bar("localizing, in seconds of video") as progress:
+        result = localize_video(
+            video, gallery, bundle, track, truth=read_track(truth_file), title=f"A drive through town {seed}",
             progress=lambda done_s, total_s: progress(int(done_s), int(total_s or seconds)),
         )  # fmt: skip
-    page = report(outcome.fixes, outcome.views, gallery, outcome.summary, truth, f"A drive through town {seed}")
-    write_text(out / "track" / "report.html", page)
-    save_picture(out / "track" / "map.jpg", track_picture(gallery, outcome.fixes, truth))
-    s = outcome.summary
+    s = result.summary
     first = "never sure" if s.first_fix_s is None else f"sure after {s.first_fix_s:.0f} s"
-    say(f"\n{s.frames} frames of a drive that the localizer knew nothing of; the lens was covered for a while.")
-    say(f"{first}, {s.tracking:.0f}% of the time sure of its position.")
-    say(f"Within 80 m of the truth: {s.within_80m or 0:.0f}% of all guesses, {s.sure_within_80m or 0:.0f}% when sure.")
-    say(f"  open      {out / 'track' / 'report.html'}")
-    say(f"  picture   {out / 'track' / 'map.jpg'}")
-    say(f"  files     {out / 'track'}: GPX, GeoJSON, KML, CSV, JSON lines")
+    say(f"\n{s.frames} frames of a drive through a town that the model never saw; the lens was covered for a while.")
+    say(f"{first}, {s.tracking_percent:.0f}% of the time sure of its position.")
+    say(
+        f"Within 80 m of the truth: {s.within_80m_percent or 0:.0f}% of all guesses, "
+        f"{s.sure_within_80m_percent or 0:.0f}% when sure."
+    )
+    say(f"  open      {track / 'report.html'}")
+    say(f"  picture   {track / 'map.jpg'}")
+    say(f"  files     {track}: GPX, GeoJSON, KML, CSV, JSON lines")
     say(f"  video     {video}   imagery   {folder / 'aerial.tif'}")
     say("next, with your own: x2l index IMAGERY --out gallery   and   x2l localize VIDEO --gallery gallery")

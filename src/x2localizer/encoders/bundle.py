@@ -1,8 +1,8 @@
 """A bundle is a trained model ready to run.
 
     bundle.json     what it is: sizes, config, training, fingerprint
-    frame.onnx      tile.onnx      pictures -> image codes (phi in the paper)
-    prefix.onnx     region.onnx    sets of pictures -> set codes (Phi in the paper)
+    frame.onnx      tile.onnx      pictures -> image codes
+    prefix.onnx     region.onnx    sets of pictures -> set codes: one for each set, and one per picture
     weights.bin     the numbers of all graphs, each once
     README.md       the model card, if it has one
 
@@ -44,9 +44,13 @@ class Bundle:
     """How it was made: the checkpoint, its stage, its metrics on validation."""
     fingerprint: str
     threads: int = 0
-    _sessions: dict[str, ort.InferenceSession] = field(default_factory=dict, repr=False, compare=False)
+    parameters: int | None = None
+    """How many numbers were trained; None for bundles that do not say."""
+    tau_f: float = 0.01
+    """The temperature of s_f that it was trained with."""
     capabilities: Capabilities = field(default_factory=Capabilities)
     """What the network can do."""
+    _sessions: dict[str, ort.InferenceSession] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def spec(self) -> EncoderSpec:
@@ -138,9 +142,10 @@ def open_bundle(root: str | Path, *, threads: int = 0, verify: bool = True) -> B
             f"{root} is not a bundle: it has no bundle.json.", "Make one: x2l export CHECKPOINT --out DIR"
         )
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        version, fingerprint, training = told["format"], told["fingerprint"], told["training"]
-        capabilities = TypeAdapter(Capabilities).validate_python(told.get("capabilities", {}))
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        version, fingerprint, training = manifest["format"], manifest["fingerprint"], manifest["training"]
+        parameters, objective = manifest.get("parameters"), manifest.get("config", {}).get("objective", {})
+        capabilities = TypeAdapter(Capabilities).validate_python(manifest.get("capabilities", {}))
     except (OSError, ValueError, KeyError, TypeError) as problem:
         raise BundleError(f"{path} is damaged.", "Export the bundle again.") from problem
     if version != FORMAT:
@@ -150,8 +155,8 @@ def open_bundle(root: str | Path, *, threads: int = 0, verify: bool = True) -> B
             raise BundleError(f"{root} is damaged: its files do not match its fingerprint.", "Export it again.")
     except OSError as problem:
         raise BundleError(f"{root} is not whole: {problem.filename} is missing.", "Export it again.") from problem
-    model = validate(ModelSettings, told["model"])
-    return Bundle(root, model, training, fingerprint, threads, capabilities=capabilities)
+    model, tau_f = validate(ModelSettings, manifest["model"]), float(objective.get("tau_f", 0.01))
+    return Bundle(root, model, training, fingerprint, threads, parameters, tau_f, capabilities)
 
 
 def spec_of(model: ModelSettings, capabilities: Capabilities) -> EncoderSpec:

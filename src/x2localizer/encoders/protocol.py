@@ -69,7 +69,7 @@ class EncoderSpec:
         return self.frame_height, self.frame_width
 
     def accepts_prefix(self, frames: int) -> bool:
-        """Whether a prefix of so many frames can be encoded."""
+        """Whether a prefix of this many frames can be encoded."""
         return self.shortest_prefix <= frames <= self.frames
 
 

@@ -1,1 +1,1 @@
-"""How good is it? The protocols of the benchmark, on data sets with their truth."""
+"""How good is it? The protocols of the benchmark, on datasets with their truth."""

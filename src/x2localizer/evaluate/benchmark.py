@@ -1,4 +1,4 @@
-"""The paper's tables on the embedded towns: which runs they need, and what is measured of them.
+"""The paper's tables on synthetic towns: which runs they need, and what is measured of them.
 
 ``PLAN`` is every training run.
 """
@@ -120,7 +120,7 @@ def missing(runs: Path, plan: Sequence[Planned] = PLAN) -> list[Planned]:
 def train_missing(
     data: Path, runs: Path, plan: Sequence[Planned] = PLAN, report: Callable[[str], None] = lambda _: None
 ) -> None:
-    """Train what is missing, one run after the other; an interrupted one goes on."""
+    """Train what is missing, one run after the other; an interrupted one resumes."""
     from x2localizer.learn.loop import train  # noqa: PLC0415 - torch is heavy
 
     for planned in missing(runs, plan):
@@ -141,6 +141,19 @@ def progressive(runs: Path, name: str, similarities: tuple[str, ...] = ("s_mix",
         return None
     (found,) = entrants(str(runs / VARIANTS[name].name / "progressive" / "best.safetensors"))
     return replace(found, run=name, similarities=similarities)
+
+
+def exported_garet(runs: Path) -> list[str]:
+    """The bundle of GAReT's objective with the time of stage 3, exported if it was trained; a list of one, or none."""
+    bundle, checkpoint = runs / "town-garet" / "bundle", runs / "town-garet" / "full" / "best.safetensors"
+    if not (bundle / "bundle.json").is_file():
+        if not checkpoint.is_file():
+            return []
+        from x2localizer.learn.checkpoint import load_checkpoint  # noqa: PLC0415 - torch is heavy
+        from x2localizer.learn.export import export_bundle  # noqa: PLC0415
+
+        export_bundle(load_checkpoint(checkpoint), bundle)
+    return [str(bundle)]
 
 
 def measure_variants(
@@ -173,7 +186,7 @@ def measure_candidates(model: str, data: Path, split: str, work: Path, report: R
 
 
 def qualitative(model: str, data: Path, split: str, work: Path, report: Report, videos: int = 4) -> list[SeenRegion]:
-    """Some videos, drawn with seed 42, beside their regions as phi sees them, each with the rank of its region."""
+    """Some videos, drawn with seed 42, beside the similarities of their regions, each with the rank of its region."""
     entrant = entrants(model)[-1]
     assert entrant.encoder is not None
     seen = Embeddings(open_dataset(data), split, entrant.encoder, work, report)

@@ -1,24 +1,24 @@
-"""Embeddings of a split: computed once for each model and kept on disk, read as they are needed.
+"""Codes of a split: computed once for each model and kept on disk, read as they are needed.
 
-    regions   Phi of every region, and its tile tokens          frames   phi of every frame
-    prefixes  Phi of the first tau keyframes from a start       tiles    phi of the tile around every frame
-    grid      phi of the tiles of every region at half stride
+    regions   set codes of every region                       frames   image codes of every frame
+    prefixes  set codes of the first keyframes from a start   tiles    image codes of the tile around every frame
+    grid      image codes of the tiles of every region at half stride
 
-Files are named after the weights that made them and the data set, so that nothing old is taken for new, and models that
-share a tower share its embeddings. They are memory-mapped: a benchmark of any size needs little memory.
+Files are named after the weights that made them and the dataset, so that nothing old is taken for new, and models that
+share a tower share its codes. They are memory-mapped: a benchmark of any size needs little memory.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from x2localizer import geo
 from x2localizer.datasets.dataset import Dataset
@@ -27,7 +27,7 @@ from x2localizer.datasets.tiles import cut_tiles, half_stride
 from x2localizer.encoders import Encoder, Part, SetCodes
 from x2localizer.errors import DatasetError
 from x2localizer.files import atomic_path
-from x2localizer.types import Codes, Floats, Image, Ints
+from x2localizer.types import Codes, Floats, Image, Images, Ints
 
 Report = Callable[[str, int, int], None]
 PICTURES_AT_ONCE = 128
@@ -35,9 +35,12 @@ PICTURES_AT_ONCE = 128
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prefixes:
-    """Phi of one prefix of each video: (v, d), its frame tokens (v, budget, d), and how many of these there are (v,).
+    """Set codes of one prefix of each video.
 
-    A video that has fewer keyframes than the budget is seen whole: its prefix is what there is."""
+    whole: (v, d).
+    tokens: one for each frame, (v, budget, d).
+    lengths: how many frames each prefix has, (v,); a video with fewer keyframes than the budget is taken whole.
+    """
 
     whole: Codes
     tokens: Codes
@@ -45,20 +48,32 @@ class Prefixes:
 
 
 class Embeddings:
-    """A split as a model sees it."""
+    """A split as a model encodes it.
+
+    ``videos`` are those of the split's clips unless others are given; ``regions`` are always those of the split.
+    """
 
     def __init__(
-        self, data: Dataset, split: str, encoder: Encoder, work: Path, report: Report = lambda what, done, total: None
+        self,
+        data: Dataset,
+        split: str,
+        encoder: Encoder,
+        work: Path,
+        report: Report = lambda what, done, total: None,
+        *,
+        videos: Sequence[VideoRow] | None = None,
     ) -> None:
         self.data, self.split, self.encoder, self.work, self.report = data, split, encoder, work, report
         self.regions: list[RegionRow] = data.regions(split)
         row_of = {row.region_id: i for i, row in enumerate(self.regions)}
-        self.videos: list[VideoRow] = [row for row in data.videos(split) if row.keyframes > 0]
+        every = data.videos(split) if videos is None else videos
+        self.videos: list[VideoRow] = [row for row in every if row.keyframes > 0]
+        self._name = split if videos is None else f"{split}-{_digest(row.video_id for row in self.videos)}"
         if not self.videos or not self.regions:
-            raise DatasetError(f"The data set has no {split} videos with regions.", "Run `x2l check` on it.")
+            raise DatasetError(f"The dataset has no {split} videos with regions.", "Run `x2l check` on it.")
         missing = [row.video_id for row in self.videos if row.region_id not in row_of]
         if missing:
-            raise DatasetError(f"The region of {missing[0]} is not in the data set.", "Run `x2l check` on it.")
+            raise DatasetError(f"The region of {missing[0]} is not in the dataset.", "Run `x2l check` on it.")
         n = encoder.spec.region_tiles
         other = next((row.n for row in self.regions if row.n != n), n)
         if other != n:
@@ -80,6 +95,16 @@ class Embeddings:
         return [[i for i, row in enumerate(rows) if row.keyframe >= 0] for rows in self.frames]
 
     @cached_property
+    def keyframe_spacing_s(self) -> float:
+        """The median time between two keyframes of a video; 5 s if no video has two."""
+        steps = [
+            rows[b].time_s - rows[a].time_s
+            for rows, keys in zip(self.frames, self.keyframes, strict=True)
+            for a, b in pairwise(keys)
+        ]
+        return float(np.median(steps)) if steps else 5.0
+
+    @cached_property
     def first_frame(self) -> Ints:
         """Where each video's frames begin in ``frame_codes`` and ``tile_codes``, and the end: (v + 1,)."""
         return np.concatenate([[0], np.cumsum([len(rows) for rows in self.frames])]).astype(np.int64)
@@ -89,11 +114,16 @@ class Embeddings:
         """Latitude and longitude of every frame, (f, 2)."""
         return np.array([(row.lat_deg, row.lon_deg) for rows in self.frames for row in rows])
 
-    # Embeddings ------------------------------------------------------------------------------------------------------
+    def frame_image(self, frame: int) -> Image:
+        """The picture of a frame, by its row in ``frame_codes``."""
+        video = int(np.searchsorted(self.first_frame, frame, side="right")) - 1
+        return self._frame(self.frames[video][frame - int(self.first_frame[video])])
+
+    # Codes -----------------------------------------------------------------------------------------------------------
 
     @cached_property
     def region_codes(self) -> SetCodes:
-        """Phi of the regions: (r, d), tokens (r, n n, d)."""
+        """Set codes of the regions: (r, d), tokens (r, n n, d)."""
         n, px, d = self.encoder.spec.region_tiles, self.encoder.spec.tile_px, self.encoder.spec.dim
 
         def chunks() -> Iterator[list[Codes]]:
@@ -105,7 +135,7 @@ class Embeddings:
         return SetCodes(whole, tokens)
 
     def prefixes(self, budget: int, starts: Ints | None = None) -> Prefixes:
-        """Phi of ``budget`` keyframes of each video from a keyframe on (the first by default)."""
+        """Set codes of ``budget`` keyframes of each video, from its first keyframe or another one on."""
         begin = np.zeros(len(self.videos), np.int64) if starts is None else starts
         name = f"prefixes-{budget}"
         if begin.any():
@@ -133,19 +163,19 @@ class Embeddings:
 
     @cached_property
     def frame_codes(self) -> Codes:
-        """phi of every frame, (f, d)."""
+        """Image codes of every frame, (f, d)."""
         rows = [row for found in self.frames for row in found]
         return self._pictures("frame", rows, self._frame, self.encoder.encode_frames)
 
     @cached_property
     def tile_codes(self) -> Codes:
-        """phi of the tile around every frame, (f, d); NaN where a frame has none."""
+        """Image codes of the tile around every frame, (f, d); NaN where a frame has none."""
         rows = [row for found in self.frames for row in found]
         return self._pictures("tile", rows, self._tile, self.encoder.encode_tiles)
 
     @cached_property
     def grid_codes(self) -> Codes:
-        """phi of the tiles of every region at half stride, (r, m, m, d) with m = 2 n - 1."""
+        """Image codes of the tiles of every region at half stride, (r, m, m, d) with m = 2 n - 1."""
         n, px, d = self.encoder.spec.region_tiles, self.encoder.spec.tile_px, self.encoder.spec.dim
         m = 2 * n - 1
 
@@ -160,7 +190,7 @@ class Embeddings:
 
     def _pictures(
         self, part: Part, rows: list[FrameRow], read: Callable[[FrameRow], Image | None],
-        encode: Callable[[npt.NDArray[np.uint8]], Codes],
+        encode: Callable[[Images], Codes],
     ) -> Codes:  # fmt: skip
         d = self.encoder.spec.dim
 
@@ -194,7 +224,7 @@ class Embeddings:
         self, part: Part, name: str, shapes: list[tuple[int, ...]], chunks: Callable[[], Iterator[list[Codes]]]
     ) -> list[Codes]:
         """Arrays from disk, or made a chunk at a time and put there."""
-        stem = self.work / f"{self.encoder.weights_of(part)}-{self.data.contents}-{self.split}-{name}"
+        stem = self.work / f"{self.encoder.weights_of(part)}-{self.data.contents}-{self._name}-{name}"
         paths = [stem.with_name(f"{stem.name}-{k}.npy") for k in range(len(shapes))]
         if not all(path.is_file() for path in paths):
             stem.parent.mkdir(parents=True, exist_ok=True)
@@ -217,6 +247,10 @@ class Embeddings:
             self.report(name, done, total)
         for array in arrays:
             array.flush()
+
+
+def _digest(names: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(names).encode()).hexdigest()[:12]
 
 
 def grid_places(region: RegionRow) -> Floats:

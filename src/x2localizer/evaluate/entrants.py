@@ -11,8 +11,8 @@ import numpy as np
 from x2localizer.config import STAGES
 from x2localizer.encoders import Encoder, open_bundle, shipped
 from x2localizer.errors import UserError
-from x2localizer.evaluate.coarse import BY_PHI
 from x2localizer.evaluate.rankings import SUFFIXES
+from x2localizer.similarity import similarities
 
 # What the best checkpoint of a stage is called, with adapters and without.
 NAMES = {
@@ -22,7 +22,7 @@ NAMES = {
 # By which similarities it is ranked; the last is the one that finds its candidates.
 SIMILARITIES = {
     "image": ("s_f", "s_best"), "full": ("s_best", "s_g", "s_mix"),
-    "progressive": (*BY_PHI, "s_best", "s_g", "s_mix"),
+    "progressive": ("s_half", "s_sum", "s_path", "s_best", "s_g", "s_mix"),
 }  # fmt: skip
 
 
@@ -38,6 +38,8 @@ class Entrant:
     rankings: Path | None = None
     tau_f: float = 0.01
     """The temperature of s_f that it was trained with."""
+    keep_first: bool = False
+    """Of a rankings file: where an item is listed twice, the first counts."""
 
 
 def entrants(name: str) -> list[Entrant]:
@@ -57,14 +59,14 @@ def entrants(name: str) -> list[Entrant]:
     bundle = open_bundle(name)
     stage = str(bundle.training.get("stage", "progressive"))
     model = NAMES.get((stage, bundle.model.adapters), "X²Localizer")
-    weights = (bundle.root / "weights.bin").stat().st_size // 4
-    return [Entrant(path.name, model, _kinds(stage, adapters=bundle.model.adapters), bundle, weights)]
+    names = _kinds(stage, adapters=bundle.model.adapters)
+    return [Entrant(path.name, model, names, bundle, bundle.parameters, tau_f=bundle.tau_f)]
 
 
 def _kinds(stage: str, *, adapters: bool) -> tuple[str, ...]:
-    """By which similarities a model is ranked; those of phi are of towers that no later stage trains."""
-    kinds = SIMILARITIES.get(stage, SIMILARITIES["progressive"])
-    return kinds if adapters else tuple(kind for kind in kinds if kind not in BY_PHI)
+    """By which similarities a model is ranked; those of image codes are of towers that no later stage trains."""
+    names = SIMILARITIES.get(stage, SIMILARITIES["progressive"])
+    return names if adapters else tuple(name for name in names if similarities.get(name).codes == "regions")
 
 
 def _of_checkpoint(run: str, path: Path) -> Entrant:

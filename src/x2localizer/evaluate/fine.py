@@ -6,15 +6,15 @@ half stride, which is what a deployment has.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from x2localizer import geo
 from x2localizer.evaluate.embed import Embeddings, grid_places
-from x2localizer.types import Codes, Floats, Ints
+from x2localizer.types import Bools, Codes, Floats, Ints
 
 GalleryKind = Literal["gps", "grid"]
 NEVER = 1 << 40
@@ -36,6 +36,8 @@ class TileGallery:
 
     def of(self, regions: Ints) -> Ints:
         """The rows of the tiles of some regions; a tile that several regions share counts once."""
+        if not len(regions):
+            return np.zeros(0, np.int64)
         rows = np.concatenate([np.arange(self.first[r], self.first[r + 1]) for r in regions])
         if self.ids is None:
             return rows
@@ -53,25 +55,25 @@ class Fine:
     video: Ints
 
 
-def tile_gallery(seen: Embeddings, kind: GalleryKind) -> TileGallery:
+def tile_gallery(split: Embeddings, kind: GalleryKind) -> TileGallery:
     """All tiles of the split, by region."""
     if kind == "grid":
-        codes = seen.grid_codes
+        codes = split.grid_codes
         r, m = codes.shape[:2]
-        places = np.stack([grid_places(row) for row in seen.regions]).reshape(-1, 2)
+        places = np.stack([grid_places(row) for row in split.regions]).reshape(-1, 2)
         half = np.arange(m)
         ids = np.stack([
-            (2 * row.y + half[:, None]) * (1 << row.zoom + 2) + (2 * row.x + half) for row in seen.regions
+            (2 * row.y + half[:, None]) * (1 << row.zoom + 2) + (2 * row.x + half) for row in split.regions
         ])  # fmt: skip
         return TileGallery(codes.reshape(r * m * m, -1), places, np.arange(r + 1) * m * m, ids.reshape(-1))
-    region = np.repeat(seen.region_of, np.diff(seen.first_frame))
-    there = ~np.isnan(seen.tile_codes[:, 0])
+    region = np.repeat(split.region_of, np.diff(split.first_frame))
+    there = ~np.isnan(split.tile_codes[:, 0])
     order = np.flatnonzero(there)[np.argsort(region[there], kind="stable")]
-    counts = np.bincount(region[there], minlength=len(seen.regions))
-    return TileGallery(seen.tile_codes[order], seen.places[order], np.concatenate([[0], np.cumsum(counts)]))
+    counts = np.bincount(region[there], minlength=len(split.regions))
+    return TileGallery(split.tile_codes[order], split.places[order], np.concatenate([[0], np.cumsum(counts)]))
 
 
-def fine(seen: Embeddings, tiles: TileGallery, frames: list[Ints], candidates: list[list[Ints]]) -> Fine:
+def fine(split: Embeddings, tiles: TileGallery, frames: Sequence[Ints], candidates: Sequence[Sequence[Ints]]) -> Fine:
     """Match frames of each video with the tiles of candidate regions.
 
     ``frames[v]`` are rows of all frames; ``candidates[v]`` names the candidate regions of each of them (arrays may be
@@ -86,8 +88,8 @@ def fine(seen: Embeddings, tiles: TileGallery, frames: list[Ints], candidates: l
                 errors.append(np.full(len(part), np.inf))
                 video.append(np.full(len(part), v))
                 continue
-            scores = np.asarray(seen.frame_codes[part] @ tiles.codes[gallery].T)
-            away = distances_m(seen.places[part], tiles.places[gallery])
+            scores = np.asarray(split.frame_codes[part] @ tiles.codes[gallery].T)
+            away = distances_m(split.places[part], tiles.places[gallery])
             ranks.append(right_ranks(scores, away <= geo.RIGHT_WITHIN_M))
             best = scores.argmax(1)
             errors.append(away[np.arange(len(part)), best])
@@ -95,7 +97,7 @@ def fine(seen: Embeddings, tiles: TileGallery, frames: list[Ints], candidates: l
     return Fine(np.concatenate(ranks), np.concatenate(errors), np.concatenate(video))
 
 
-def _alike(rows: Ints, regions: list[Ints]) -> list[tuple[Ints, Ints]]:
+def _alike(rows: Ints, regions: Sequence[Ints]) -> list[tuple[Ints, Ints]]:
     """Runs of frames that have the same candidates."""
     out: list[tuple[list[int], Ints]] = []
     for row, chosen in zip(rows.tolist(), regions, strict=True):
@@ -106,7 +108,7 @@ def _alike(rows: Ints, regions: list[Ints]) -> list[tuple[Ints, Ints]]:
     return [(np.array(found, np.int64), chosen) for found, chosen in out]
 
 
-def right_ranks(scores: Codes, right: npt.NDArray[np.bool_]) -> Ints:
+def right_ranks(scores: Codes, right: Bools) -> Ints:
     """The rank of the best right tile of each frame, (f, t) -> (f,); wrong tiles that score as high come before it."""
     if np.isnan(scores).any():
         raise ValueError("a score is not a number")
@@ -126,13 +128,3 @@ def distances_m(a: Floats, b: Floats) -> Floats:
     if len(f):
         out[f, t] = geo.distance_m(a[f, 0], a[f, 1], b[t, 0], b[t, 1])
     return out
-
-
-def windows(keyframes: int, budget: int, stride: int = 4) -> list[tuple[int, int]]:
-    """SWRL on a clip: the first keyframe of each window, and the keyframe at which its budget is full.
-
-    A new window starts every 20 s (4 keyframes); one that the clip ends before is never searched. The first serves from
-    the beginning.
-    """
-    found = [(start, start + budget - 1) for start in range(0, keyframes, stride) if start + budget <= keyframes]
-    return found or [(0, keyframes - 1)]

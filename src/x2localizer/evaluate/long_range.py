@@ -1,46 +1,54 @@
-"""Long drives that leave their first region: the first prefix decides (once) against windows (SWRL).
+"""Long drives that leave their first region: the first window decides (once) against windows that slide (SWRL).
 
-All areas of the split are one gallery, made of their imagery as a user would make it; the localizer is not told in
-which area a drive is. Every arm sees the same frames and the same gallery.
+Two galleries. Of a deployment: the imagery of all areas of the split, indexed as a user would; the localizer does not
+know in which area a drive is. Of the dataset (:mod:`x2localizer.evaluate.linked_clips`): its own regions and tiles, as
+in the paper, for datasets that have no imagery. Every arm gets the same frames and the same gallery.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from x2localizer import geo
 from x2localizer.config import LocalizeSettings
 from x2localizer.datasets.dataset import Dataset
 from x2localizer.datasets.rides import linked
 from x2localizer.datasets.tables import VideoRow
-from x2localizer.encoders import Bundle
+from x2localizer.encoders import Bundle, Encoder
 from x2localizer.errors import DatasetError
+from x2localizer.evaluate.embed import Report
 from x2localizer.evaluate.tables import markdown
 from x2localizer.gallery import Gallery, index
-from x2localizer.localize.confidence import reliability
+from x2localizer.localize.confidence import Confidence, reliability
 from x2localizer.localize.localizer import Localizer
 from x2localizer.localize.summary import error_m
 from x2localizer.metrics import bootstrap_interval, paired_difference
 from x2localizer.search import Searcher
-from x2localizer.types import Bools, Floats, Frame, Position, Region
+from x2localizer.types import Bools, Codes, Floats, Frame, Images, Position, Region
 
 BIN_S = 10.0
 """Width of a step of the curves."""
 AS_IN = ", as in the paper"
 PAPER = {"matching": "frame", "similarity": "s_mix"}
 """Each frame by itself, regions by the paper's similarity."""
+GARET = {"matching": "frame", "similarity": "s_g"}
+"""Each frame by itself, regions by their set codes as wholes, as GAReT ranks them."""
 WINDOWS = {"1 frame": 1, "5 s": 2, "20 s": 4}
 """Windows of SWRL that the paper compares, in keyframes; ours is 8, 40 s."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ride:
-    """A long drive: its videos, which gaps may part, on one clock; frames and positions where the camera was."""
+    """A long drive on one clock.
+
+    videos: its parts, perhaps with gaps between them.
+    times_s, truth: of every frame: seconds from the first one, and where the camera was.
+    """
 
     ride_id: str
     first_region: Region
@@ -58,8 +66,12 @@ class Ride:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Followed:
-    """One arm on one ride, by frame: the error of the guess in metres (NaN without one), the confidence, and whether a
-    position was stated as sure, all (f,)."""
+    """One arm on one ride, by frame, (f,) each.
+
+    errors_m: of the guess, in metres; NaN without one.
+    confidence: of the fix.
+    sure: whether a position was stated.
+    """
 
     errors_m: Floats
     confidence: Floats
@@ -73,9 +85,15 @@ class Followed:
 
 @dataclass(frozen=True, slots=True)
 class ArmRow:
-    """One arm over all rides, in percent of frames within 80 m (95% interval over rides): in all, before and after the
-    first region is left; the median error; the share that was sure, and of these the share within 80 m; the median time
-    to the first guess within 80 m, and to the first that was sure as well, None if most rides have none."""
+    """One arm over all rides.
+
+    within, before, after: percent of frames within 80 m, in all, before and after the first region is left; low and
+        high are 95% intervals over rides.
+    median_m: median error in metres.
+    sure, sure_within: percent of frames with a position, and of these the percent within 80 m.
+    first_right_s, first_sure_s: median seconds to the first guess within 80 m, and to the first position within 80 m;
+        None if most rides have none.
+    """
 
     arm: str
     rides: int
@@ -104,7 +122,7 @@ def long_rides(data: Dataset, split: str) -> list[Ride]:
     rides = [_ride(data, videos, regions) for videos in chains + linked(data.videos(split))]
     if not rides:
         raise DatasetError(
-            f"The data set has no long drives in its {split} split.", "Make one with the standard preset."
+            f"The dataset has no long drives in its {split} split.", "Make one with the standard preset."
         )
     return rides
 
@@ -120,18 +138,23 @@ def _ride(data: Dataset, videos: tuple[VideoRow, ...], regions: dict[str, Region
     return Ride(name, first, videos, np.array(times), tuple(places), len(videos) > 1)
 
 
-def split_gallery(data: Dataset, split: str, bundle: Bundle, work: Path, report: Callable[[str], None]) -> Gallery:
+def imagery_of(data: Dataset, split: str) -> list[Path]:
+    """The imagery of a split's areas; empty for datasets that have none, such as GAMa."""
+    return sorted((data.root / "imagery" / split).glob("*.tif"))
+
+
+def split_gallery(data: Dataset, split: str, bundle: Bundle, work: Path, report: Report) -> Gallery:
     """One gallery of the imagery of all areas of a split, made once for each bundle."""
-    files = sorted((data.root / "imagery" / split).glob("*.tif"))
+    files = imagery_of(data, split)
     if not files:
         raise DatasetError(
-            f"The data set has no imagery of its {split} split.",
-            f"Put GeoTIFFs of its ground into {data.root / 'imagery' / split}; data sets of towns have them.",
+            f"The dataset has no imagery of its {split} split.",
+            f"Use its own regions with --gallery dataset, or put GeoTIFFs into {data.root / 'imagery' / split}.",
         )
     address = work / f"{split}-{data.contents[:8]}-{bundle.fingerprint[:8]}"
     for number, file in enumerate(files):
-        report(f"indexing {file.name}, {number + 1} of {len(files)}")
-        gallery = index(file, bundle, address)
+        report(f"indexing {file.name}", number + 1, len(files))
+        gallery = index(file, bundle, address, codes=("tiles", "regions"))
     return gallery
 
 
@@ -153,18 +176,26 @@ def follow(localizer: Localizer, frames: Iterator[Frame], truth: tuple[Position,
     return Followed(errors, confidence, sure)
 
 
-@dataclass(frozen=True)
-class _Remembering(Bundle):
-    """A bundle that keeps the codes of a ride's frames: every arm needs the same."""
+class _Remembering:
+    """An encoder that keeps the image codes of a ride's frames: every arm needs the same."""
 
-    known: dict[int, npt.NDArray[np.float32]] = field(default_factory=dict)
+    def __init__(self, encoder: Encoder) -> None:
+        self._encoder = encoder
+        self._codes: dict[bytes, Codes] = {}
+        self.spec, self.fingerprint, self.threads = encoder.spec, encoder.fingerprint, encoder.threads
+        self.weights_of, self.encode_tiles = encoder.weights_of, encoder.encode_tiles
+        self.encode_prefixes, self.encode_regions = encoder.encode_prefixes, encoder.encode_regions
 
-    def encode_frames(self, images: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
-        """phi of street frames."""
-        key = hash(images.tobytes())
-        if key not in self.known:
-            self.known[key] = Bundle.encode_frames(self, images)
-        return self.known[key]
+    def encode_frames(self, images: Images) -> Codes:
+        """Image codes of street frames."""
+        key = hashlib.sha256(images.tobytes()).digest()
+        if key not in self._codes:
+            self._codes[key] = self._encoder.encode_frames(images)
+        return self._codes[key]
+
+    def forget(self) -> None:
+        """Start with the next ride."""
+        self._codes.clear()
 
 
 def all_arms() -> dict[str, LocalizeSettings]:
@@ -178,6 +209,14 @@ def all_arms() -> dict[str, LocalizeSettings]:
     return arms
 
 
+def garet_arms() -> dict[str, LocalizeSettings]:
+    """What the paper's figure compares with: GAReT's objective, ranked as GAReT does, once and with SWRL."""
+    return {
+        f"{policy}, GAReT's objective{AS_IN}": LocalizeSettings.model_validate({"policy": policy.lower(), **GARET})
+        for policy in ("SWRL", "once")
+    }
+
+
 def run_arms(
     data: Dataset,
     rides: list[Ride],
@@ -188,19 +227,20 @@ def run_arms(
 ) -> dict[str, list[Followed]]:
     """Every arm on every ride."""
     searchers = {
-        kind: Searcher.over(gallery, threads=bundle.threads, similarity=kind)
-        for kind in sorted({settings.similarity for settings in arms.values()})
+        name: Searcher.over(gallery, name, threads=bundle.threads, temperature=bundle.tau_f)
+        for name in sorted({settings.similarity for settings in arms.values()})
     }
     out: dict[str, list[Followed]] = {arm: [] for arm in arms}
-    bundle = _Remembering(
-        bundle.root, bundle.model, bundle.training, bundle.fingerprint, bundle.threads, bundle._sessions,
-        bundle.capabilities,
-    )  # fmt: skip
+    encoder = _Remembering(bundle)
+    grid = (gallery.manifest.zoom, gallery.manifest.stride)
     for number, ride in enumerate(rides):
-        bundle.known.clear()
-        frames = list(ride_frames(data, ride, (bundle.spec.frame_height, bundle.spec.frame_width)))
+        encoder.forget()
+        frames = list(ride_frames(data, ride, bundle.spec.frame_size))
         for arm, settings in arms.items():
-            localizer = Localizer(gallery, bundle, settings, searcher=searchers[settings.similarity])
+            localizer = Localizer(
+                gallery, encoder, settings, searcher=searchers[settings.similarity],
+                confidence=Confidence.load(bundle.root, settings, grid),
+            )  # fmt: skip
             out[arm].append(follow(localizer, iter(frames), ride.truth))
         progress(number + 1, len(rides))
     return out
@@ -259,8 +299,12 @@ def curve(rides: list[Ride], followed: list[Followed]) -> list[tuple[float, floa
 
 @dataclass(frozen=True, slots=True)
 class LongRange:
-    """Everything that is told of a run. ``gains``: SWRL over once after the first region is left, by kind of matching;
-    ``reliability`` is of the first arm: mean confidence, share within 80 m, frames."""
+    """All results of a run.
+
+    gains: SWRL over once after the first region is left, with its interval, by pair of arms.
+    curves: share of frames within 80 m over time, by arm.
+    reliability: of the first arm: mean confidence, share within 80 m, frames.
+    """
 
     rows: tuple[ArmRow, ...]
     gains: dict[str, tuple[float, float, float]]
@@ -271,7 +315,7 @@ class LongRange:
 def summarize(rides: list[Ride], found: dict[str, list[Followed]]) -> LongRange:
     """Figures, gains and curves of all arms."""
     rows = tuple(arm_row(arm, rides, followed) for arm, followed in found.items())
-    pairs = [(arm, "once" + arm[arm.index(AS_IN) :] if AS_IN in arm else "once") for arm in found]
+    pairs = [(arm, once_of(arm)) for arm in found]
     gains = {
         f"{swrl} over {once}": swrl_gain(rides, found[swrl], found[once])
         for swrl, once in pairs
@@ -283,6 +327,12 @@ def summarize(rides: list[Ride], found: dict[str, list[Followed]]) -> LongRange:
         np.concatenate([one.confidence for one in first]), np.concatenate([one.right for one in first])
     )
     return LongRange(rows, gains, curves, sure_of)
+
+
+def once_of(arm: str) -> str:
+    """The arm that searches once with the same model and matching."""
+    model = next((part for part in arm.removesuffix(AS_IN).split(", ")[1:] if part not in WINDOWS), None)
+    return "once" + (f", {model}" if model else "") + (AS_IN if AS_IN in arm else "")
 
 
 def panels(result: LongRange) -> dict[str, dict[str, list[tuple[float, float, int]]]]:

@@ -7,31 +7,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from x2localizer.evaluate import tables
-from x2localizer.evaluate.coarse import BY_PHI
 from x2localizer.evaluate.long_range import ArmRow, LongRange, table_text
 from x2localizer.files import write_text
+from x2localizer.similarity import similarities
 
 Values = dict[str, Any]
-AGAIN = "R@1 with s_mix; each is stage 3 once more, a quarter as long as the released model.\n\n"
-SEEN = (
-    "Four test videos, drawn with seed 42: their regions, some keyframes, and how similar phi finds each keyframe and "
-    "the tiles at half stride. The path is drawn over them.\n\n![heatmaps](results/heatmaps/heatmaps.png)"
-)
-EVERY_FRAME = (
-    "s_f is nearly a maximum over all pairs of frames and tiles: one lucky pair decides. s_best, the mean over frames "
-    "of the best tile, asks every frame for evidence. The others are of phi alone, which no adapter has touched, and "
-    "of tiles at half stride. s_half is s_best there. s_sum adds the odds of all tiles instead of taking the best. "
-    "s_path adds the odds of all paths whose tiles are in reach of each other: the localizer's own."
-)
-WHILE_TRAINING = (
-    "R@1; each is stage 3 once more, a quarter as long as the released model. L_f by s_best ranks by the mean over "
-    "frames of the soft best tile, at all budgets. Tokens kept leaves stage 2 out: regions are those of stage 1, the "
-    "ground adapters train by s_best alone, and a term holds their tokens to the embeddings of stage 1."
-)
+VARIANTS = "R@1 with s_mix. Each variant repeats stage 3, a quarter as long as for the released model.\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the page.
+
+    title: its heading.
+    results: the name of the results it is made of.
+    text: what it says about them.
+    """
+
+    title: str
+    results: str
+    text: Callable[[Values], str]
 
 
 def load_results(folder: Path) -> dict[str, Values]:
@@ -40,34 +40,6 @@ def load_results(folder: Path) -> dict[str, Values]:
         path.parent.name: json.loads(path.read_text(encoding="utf-8"))
         for path in sorted(folder.glob("*/results.json"))
     }  # fmt: skip
-
-
-def by_budget(rows: Sequence[Values], label: str = "run") -> str:
-    """R@1 at each budget and their mean, a line for each row."""
-    budgets = sorted({row["budget"] for row in rows})
-    found = []
-    for name in dict.fromkeys(row[label] for row in rows):
-        values = {row["budget"]: row["r1"] for row in rows if row[label] == name}
-        mean = sum(values.values()) / len(values)
-        found.append([name, *(f"{values[b]:.1f}" for b in budgets), f"{mean:.1f}"])
-    return tables.markdown(["", *(f"tau = {budget}" for budget in budgets), "mean"], found)
-
-
-def again(values: Values) -> str:
-    """R@1 of variants, and which of them were not trained."""
-    missing = values.get("untrained")
-    return by_budget(values["rows"]) + (f"\n\nNot trained: {', '.join(missing)}." if missing else "")
-
-
-def candidates_text(rows: Sequence[Values]) -> str:
-    """The table of SWRL."""
-    order = sorted(rows, key=lambda row: (-row["budget"], row["candidates"], row["similarity"], row["refresh"]))
-    return tables.markdown(
-        ["tau", "candidates", "similarity", "refresh", "Gate@K", "R@1 (95%)", "R@5", "R@10"],
-        ((row["budget"], row["candidates"], row["similarity"], row["refresh"], f"{row['gate']:.1f}",
-          tables.spread(row["r1"], row["r1_low"], row["r1_high"]), f"{row['r5']:.1f}", f"{row['r10']:.1f}")
-         for row in order),
-    )  # fmt: skip
 
 
 def write_page(results: Path, page: Path) -> None:
@@ -81,78 +53,170 @@ def page_of(results: Path) -> str:
     return page_text(load_results(results), notes.read_text(encoding="utf-8") if notes.is_file() else "")
 
 
-def page_text(found: dict[str, Values], notes: str = "") -> str:
+def page_text(results: dict[str, Values], notes: str = "") -> str:
     """The benchmark page; a section whose results are missing says so."""
-
-    def cells(name: str, key: str = "rows") -> list[tables.Cell]:
-        return [tables.Cell(**row) for row in found[name][key]]
-
-    def fine_cells(name: str, key: str = "rows", **wanted: str) -> list[tables.FineCell]:
-        rows = [tables.FineCell(**row) for row in found[name][key]]
-        return [row for row in rows if all(getattr(row, field) == value for field, value in wanted.items())]
-
-    sections: list[tuple[str, str, Callable[[], str]]] = [
-        ("Prefix retrieval (table 1)", "coarse", lambda: "\n\n".join([
-            "Which region holds the video? The untouched stage-1 towers are ranked by s_f and by s_best, the mean over "
-            "frames of the best tile, which is not in the paper.",
-            tables.prefix_text([cell for cell in cells("coarse") if not _beyond(cell)]),
-            "The claims, by paired bootstrap on the same videos:",
-            tables.claims_text([tables.Claim(**row) for row in found["coarse"]["claims"]]),
-        ])),
-        ("Frame localization (table 2)", "fine", lambda: "\n\n".join([
-            "Candidates found once, and refreshed by SWRL. Tiles centred on the cameras' places, as in the paper:",
-            tables.fine_text(fine_cells("fine", gallery="gps")),
-            "Tiles of the map's grid at half stride, as in a deployment:",
-            tables.fine_text(fine_cells("fine", gallery="grid")),
-        ])),
-        ("Random start (table 3)", "random-start", lambda: "\n\n".join([
-            "From a random keyframe on, seed 42; the starts are in the results file.",
-            tables.prefix_text([cell for cell in cells("random-start") if not _beyond(cell)]),
-            tables.fine_text(fine_cells("random-start", "fine")),
-        ])),
-        ("The objective (table 4a)", "ablations", lambda: AGAIN + again(found["ablations"])),
-        ("Candidates and SWRL (table 4b)", "candidates", lambda: candidates_text(found["candidates"]["rows"])),
-        ("Sensitivity", "sensitivity", lambda: AGAIN + again(found["sensitivity"])),
-        ("What the towers see", "heatmaps", lambda: SEEN),
-        ("Beyond the paper: every frame counts", "coarse", lambda: "\n\n".join([
-            EVERY_FRAME,
-            by_budget([_labelled(row, "model") for row in found["coarse"]["rows"] if _is_beyond(row)], "label"),
-        ])),
-        ("Beyond the paper: every frame counts while training", "beyond", lambda: "\n\n".join([
-            WHILE_TRAINING,
-            by_budget([_labelled(row, "run") for row in found["beyond"]["rows"]], "label"),
-        ])),
-        ("Long range", "long-range", lambda: "The localizer over one gallery of all test towns.\n\n"
-         "![share of frames within 80 m over time](results/long-range/curves.png)\n\n" + table_text(LongRange(
-             tuple(ArmRow(**row) for row in found["long-range"]["rows"]), found["long-range"]["gains"],
-             found["long-range"]["curves"], found["long-range"]["reliability"]))),
-    ]  # fmt: skip
     lines = [
-        "# The benchmark on the embedded towns", "",
-        "Made by `x2l benchmark town` from the files in [results](results); none of its figures is typed by hand, but "
-        "for those in our comments at the end.", "",
+        "# The benchmark on synthetic towns", "",
+        "Written by `x2l benchmark town` from the files in [results](results). None of its figures is typed by hand, "
+        "except in our comments at the end.", "",
     ]  # fmt: skip
-    for title, name, text in sections:
-        lines += [f"## {title}", ""]
-        if name not in found:
+    for section in SECTIONS:
+        lines += [f"## {section.title}", ""]
+        if section.results not in results:
             lines += ["Not run yet.", ""]
             continue
-        values = found[name]
-        told = [
+        values = results[section.results]
+        counts = [
             f"{values[key]:,} {word}" for key, word in (("videos", "videos"), ("gallery", "regions")) if key in values
         ]
-        lines += [", ".join([*told, values["machine"], values["date"]]) + ".", "", text(), ""]
+        lines += [", ".join([*counts, values["machine"], values["date"]]) + ".", "", section.text(values), ""]
     return "\n".join(lines + ([notes.strip(), ""] if notes else []))
+
+
+# Sections ------------------------------------------------------------------------------------------------------------
+
+
+def _prefix_retrieval(values: Values) -> str:
+    return "\n\n".join([
+        "Which region holds the video? The towers of stage 1 are ranked by s_f and by s_best, the mean over frames of "
+        "the best tile, which is not in the paper.",
+        tables.prefix_text([cell for cell in _cells(values) if not _beyond(cell)]),
+        "The claims, by paired bootstrap on the same videos:",
+        tables.claims_text([tables.Claim(**row) for row in values["claims"]]),
+    ])  # fmt: skip
+
+
+def _frame_localization(values: Values) -> str:
+    return "\n\n".join([
+        "Candidates found once, and refreshed by SWRL. Tiles centred on the cameras' places, as in the paper:",
+        tables.fine_text(_fine_cells(values, "gps")),
+        "Tiles of the map's grid at half stride, as in a deployment:",
+        tables.fine_text(_fine_cells(values, "grid")),
+    ])  # fmt: skip
+
+
+def _random_start(values: Values) -> str:
+    return "\n\n".join([
+        "From a random keyframe on, seed 42; the starts are in the results file.",
+        tables.prefix_text([cell for cell in _cells(values) if not _beyond(cell)]),
+        tables.fine_text([tables.FineCell(**row) for row in values["fine"]]),
+    ])  # fmt: skip
+
+
+def _variants(values: Values) -> str:
+    missing = values.get("untrained")
+    return VARIANTS + by_budget(values["rows"]) + (f"\n\nNot trained: {', '.join(missing)}." if missing else "")
+
+
+def _candidates(values: Values) -> str:
+    order = sorted(
+        values["rows"], key=lambda row: (-row["budget"], row["candidates"], row["similarity"], row["refresh"])
+    )
+    return tables.markdown(
+        ["tau", "candidates", "similarity", "refresh", "Gate@K", "R@1 (95%)", "R@5", "R@10"],
+        ((row["budget"], row["candidates"], row["similarity"], row["refresh"], f"{row['gate']:.1f}",
+          tables.spread(row["r1"], row["r1_low"], row["r1_high"]), f"{row['r5']:.1f}", f"{row['r10']:.1f}")
+         for row in order),
+    )  # fmt: skip
+
+
+def _heatmaps(values: Values) -> str:
+    return (
+        "Four test videos, drawn with seed 42: their regions, some keyframes, and how similar the image codes of each "
+        "keyframe and of the tiles at half stride are. The path is drawn over them.\n\n"
+        "![heatmaps](results/heatmaps/heatmaps.png)"
+    )
+
+
+def _every_frame(values: Values) -> str:
+    text = (
+        "s_f is nearly a maximum over all pairs of frames and tiles: one lucky pair decides. s_best, the mean over "
+        "frames of the best tile, asks every frame for evidence. The others compare image codes, which no adapter has "
+        "touched, with tiles at half stride. s_half is s_best there. s_sum adds the odds of all tiles instead of "
+        "taking the best. s_path adds the odds of all paths whose tiles are within reach of each other; the localizer "
+        "uses it.\n\n"
+    )
+    return text + by_budget([_labelled(row, "model") for row in values["rows"] if _is_ours(row)], "label")
+
+
+def _every_frame_in_training(values: Values) -> str:
+    text = (
+        "R@1. Each variant repeats stage 3, a quarter as long as for the released model. L_f by s_best ranks by the "
+        "mean over frames of the soft best tile, at all budgets. Tokens kept leaves stage 2 out: regions are those of "
+        "stage 1, the ground adapters train by s_best alone, and a term holds their tokens to the codes of stage 1.\n\n"
+    )
+    return text + by_budget([_labelled(row, "run") for row in values["rows"]], "label")
+
+
+def _long_range(values: Values) -> str:
+    return (
+        "The localizer over one gallery of all test towns.\n\n"
+        "![share of frames within 80 m over time](results/long-range/curves.png)\n\n" + _arms(values)
+    )
+
+
+def _long_range_on_regions(values: Values) -> str:
+    return (
+        "The paper's setting: the dataset's own regions, and tiles centred on the places where other cameras were; "
+        "each frame by itself.\n\n"
+        "![share of frames within 80 m over time](results/long-range-dataset/curves.png)\n\n" + _arms(values)
+    )
+
+
+def _arms(values: Values) -> str:
+    rows = tuple(ArmRow(**row) for row in values["rows"])
+    return table_text(LongRange(rows, values["gains"], values["curves"], values["reliability"]))
+
+
+SECTIONS = (
+    Section("Prefix retrieval (table 1)", "coarse", _prefix_retrieval),
+    Section("Frame localization (table 2)", "fine", _frame_localization),
+    Section("Random start (table 3)", "random-start", _random_start),
+    Section("The objective (table 4a)", "ablations", _variants),
+    Section("Candidates and SWRL (table 4b)", "candidates", _candidates),
+    Section("Sensitivity", "sensitivity", _variants),
+    Section("What the towers see", "heatmaps", _heatmaps),
+    Section("Beyond the paper: every frame counts", "coarse", _every_frame),
+    Section("Beyond the paper: every frame counts in training", "beyond", _every_frame_in_training),
+    Section("Long range", "long-range", _long_range),
+    Section("Long range on the dataset's regions", "long-range-dataset", _long_range_on_regions),
+)
+
+
+# Rows ----------------------------------------------------------------------------------------------------------------
+
+
+def by_budget(rows: Sequence[Values], label: str = "run") -> str:
+    """R@1 at each budget and their mean, a line for each row."""
+    budgets = sorted({row["budget"] for row in rows})
+    lines = []
+    for name in dict.fromkeys(row[label] for row in rows):
+        values = {row["budget"]: row["r1"] for row in rows if row[label] == name}
+        mean = sum(values.values()) / len(values)
+        lines.append([name, *(f"{values[b]:.1f}" for b in budgets), f"{mean:.1f}"])
+    return tables.markdown(["", *(f"tau = {budget}" for budget in budgets), "mean"], lines)
+
+
+def _cells(values: Values) -> list[tables.Cell]:
+    return [tables.Cell(**row) for row in values["rows"]]
+
+
+def _fine_cells(values: Values, gallery: str) -> list[tables.FineCell]:
+    return [tables.FineCell(**row) for row in values["rows"] if row["gallery"] == gallery]
 
 
 def _beyond(cell: tables.Cell) -> bool:
     """Rows that the paper does not have, but for the baseline of the stage-1 towers."""
-    return cell.similarity in BY_PHI or (cell.similarity == "s_best" and cell.model != "stage-1 towers")
+    return _of_tiles(cell.similarity) or (cell.similarity == "s_best" and cell.model != "stage-1 towers")
 
 
-def _is_beyond(row: Values) -> bool:
+def _is_ours(row: Values) -> bool:
     ours = row["run"] == "town" and row["model"] in ("stage-1 towers", "X²Localizer")
-    return bool(ours and row["similarity"] in ("s_mix", "s_best", *BY_PHI))
+    return bool(ours and (row["similarity"] in ("s_mix", "s_best") or _of_tiles(row["similarity"])))
+
+
+def _of_tiles(name: str) -> bool:
+    return name in similarities.names() and similarities.get(name).codes == "tiles"
 
 
 def _labelled(row: Values, by: str) -> Values:

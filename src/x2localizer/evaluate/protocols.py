@@ -9,19 +9,19 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from x2localizer.config import LocalizeSettings
 from x2localizer.datasets.dataset import Dataset
 from x2localizer.errors import UserError
-from x2localizer.evaluate.coarse import Coarse, coarse, region_scores
+from x2localizer.evaluate.coarse import Coarse, RegionScorer, coarse, queries_of
 from x2localizer.evaluate.embed import Embeddings, Report
 from x2localizer.evaluate.entrants import Entrant, latency_ms
-from x2localizer.evaluate.fine import Fine, GalleryKind, fine, tile_gallery, windows
+from x2localizer.evaluate.fine import Fine, GalleryKind, fine, tile_gallery
 from x2localizer.evaluate.rankings import ranks_of_file
+from x2localizer.localize.refresh import policies, searched_windows
 from x2localizer.types import Ints
 
 BUDGETS = (1, 2, 4, 8)
 SEED = 42
-WINDOW_KEYFRAMES = 4
-"""A window of SWRL starts every 20 s."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,13 +69,13 @@ def prefix_rows(
             row, gallery = _file_row(entrant, data, split)
             rows.append(row)
             continue
-        seen = Embeddings(data, split, entrant.encoder, work, report)
-        gallery = len(seen.regions)
-        able = [budget for budget in budgets if budget <= entrant.encoder.spec.frames]
+        encoded = Embeddings(data, split, entrant.encoder, work, report)
+        gallery = len(encoded.regions)
+        able = [budget for budget in budgets if entrant.encoder.spec.accepts_prefix(budget)]
         found: dict[int, dict[str, Coarse]] = {}
         for budget in able:
-            begin = None if starts is None else starts(seen, budget)
-            found[budget] = coarse(seen, budget, entrant.similarities, begin, entrant.tau_f)
+            begin = None if starts is None else starts(encoded, budget)
+            found[budget] = coarse(encoded, budget, entrant.similarities, begin, entrant.tau_f)
         latency = {budget: latency_ms(entrant.encoder, budget) for budget in able}
         rows += [
             PrefixRow(
@@ -101,23 +101,20 @@ def score_parts(
     entrant: Entrant, data: Dataset, split: str, work: Path, budgets: Sequence[int] = BUDGETS
 ) -> Iterator[tuple[str, int, list[str], npt.NDArray[np.floating]]]:
     """Every score of an entrant by its last similarity, for a rankings file: query, budget, items, scores."""
-    seen = _embeddings(entrant, data, split, work, lambda what, done, total: None)
-    items = [row.region_id for row in seen.regions]
-    kind = entrant.similarities[-1]
+    encoded = _embeddings(entrant, data, split, work, lambda what, done, total: None)
+    items = [row.region_id for row in encoded.regions]
+    name = entrant.similarities[-1]
+    scorer = RegionScorer(encoded, [name], entrant.tau_f)
     for budget in budgets:
-        prefixes = seen.prefixes(budget)
-        for v, video in enumerate(seen.videos):
-            tokens = np.asarray(prefixes.tokens[v, : prefixes.lengths[v]])
-            scores = region_scores(np.asarray(prefixes.whole[v]), tokens, seen.region_codes, [kind], entrant.tau_f)[
-                kind
-            ]
-            yield video.video_id, budget, items, scores
+        query = queries_of(encoded, budget, scorer.kinds)
+        for v, video in enumerate(encoded.videos):
+            yield video.video_id, budget, items, scorer.scores(query(v))[name]
 
 
-def random_starts(seen: Embeddings, budget: int, seed: int = SEED) -> Ints:
+def random_starts(encoded: Embeddings, budget: int, seed: int = SEED) -> Ints:
     """A first keyframe for each video such that the prefix stays inside it."""
     rng = np.random.default_rng(seed)
-    return np.array([int(rng.integers(0, max(0, len(keys) - budget) + 1)) for keys in seen.keyframes], np.int64)
+    return np.array([int(rng.integers(0, max(0, len(keys) - budget) + 1)) for keys in encoded.keyframes], np.int64)
 
 
 def fine_rows(
@@ -135,45 +132,49 @@ def fine_rows(
     """Coarse to fine, for every budget and gallery, with the first candidates and with SWRL, on all frames."""
     rows = []
     for entrant in entrants:
-        seen = _embeddings(entrant, data, split, work, report)
+        encoded = _embeddings(entrant, data, split, work, report)
         kind = similarity or entrant.similarities[-1]
-        able = [budget for budget in budgets if budget <= seen.encoder.spec.frames]
-        frames = [np.arange(a, b) for a, b in zip(seen.first_frame[:-1], seen.first_frame[1:], strict=True)]
+        able = [budget for budget in budgets if encoded.encoder.spec.accepts_prefix(budget)]
+        frames = [np.arange(a, b) for a, b in zip(encoded.first_frame[:-1], encoded.first_frame[1:], strict=True)]
         for budget in able:
-            by_start = {0: coarse(seen, budget, [kind], tau_f=entrant.tau_f)[kind]}
-            for start, _ in windows(max(len(keys) for keys in seen.keyframes), budget, WINDOW_KEYFRAMES):
-                if start and start not in by_start:
-                    last = np.array([len(keys) - 1 for keys in seen.keyframes])
-                    by_start[start] = coarse(seen, budget, [kind], np.minimum(start, last), entrant.tau_f)[kind]
-            gate = (by_start[0].top[:, :candidates] == seen.region_of[:, None]).any(1)
+            by_start = {0: coarse(encoded, budget, [kind], temperature=entrant.tau_f)[kind]}
+            for start, _ in clip_windows("swrl", max(len(keys) for keys in encoded.keyframes), budget):
+                if start not in by_start:
+                    last = np.array([len(keys) - 1 for keys in encoded.keyframes])
+                    by_start[start] = coarse(encoded, budget, [kind], np.minimum(start, last), entrant.tau_f)[kind]
+            gate = (by_start[0].top[:, :candidates] == encoded.region_of[:, None]).any(1)
             for gallery in galleries:
-                tiles = tile_gallery(seen, gallery)
-                for refresh in ("once", "SWRL"):
-                    chosen = _candidates(seen, by_start, budget, candidates, refresh)
+                tiles = tile_gallery(encoded, gallery)
+                for label, policy in (("once", "once"), ("SWRL", "swrl")):
+                    chosen = _candidates(encoded, by_start, budget, candidates, policy)
                     rows.append(
-                        FineRow(entrant.run, entrant.model, kind, budget, gallery, refresh,
-                                fine(seen, tiles, frames, chosen), gate)
+                        FineRow(entrant.run, entrant.model, kind, budget, gallery, label,
+                                fine(encoded, tiles, frames, chosen), gate)
                     )  # fmt: skip
     return rows
 
 
 def _candidates(
-    seen: Embeddings, by_start: dict[int, Coarse], budget: int, count: int, refresh: str
+    encoded: Embeddings, by_start: dict[int, Coarse], budget: int, count: int, policy: str
 ) -> list[list[Ints]]:
-    """The candidate regions of every frame of every video."""
+    """The candidate regions of every frame of every video; the first window serves from the first frame on."""
     out = []
-    for v, keys in enumerate(seen.keyframes):
+    for v, keys in enumerate(encoded.keyframes):
         tops = {start: found.top[v, :count] for start, found in by_start.items()}
-        if refresh == "once":
-            out.append([tops[0]] * len(seen.frames[v]))
-            continue
-        full = windows(len(keys), budget, WINDOW_KEYFRAMES)
+        full = clip_windows(policy, len(keys), budget)
         chosen = []
-        for frame in range(len(seen.frames[v])):
+        for frame in range(len(encoded.frames[v])):
             ready = [start for start, last in full if keys[last] <= frame]
             chosen.append(tops[ready[-1] if ready else 0])
         out.append(chosen)
     return out
+
+
+def clip_windows(policy: str, keyframes: int, budget: int) -> list[tuple[int, int]]:
+    """The windows that a refresh policy searches on a clip: first and last keyframe of each."""
+    settings = LocalizeSettings(policy=policy, budget=budget)
+    times = [settings.keyframe_spacing_s * k for k in range(keyframes)]
+    return searched_windows(policies.get(policy)(settings), times, budget)
 
 
 def random_start_rows(
@@ -186,20 +187,21 @@ def random_start_rows(
     fine_found: list[FineRow] = []
     drawn: dict[int, Ints] = {}
     for entrant in plain:
-        seen = _embeddings(entrant, data, split, work, report)
+        encoded = _embeddings(entrant, data, split, work, report)
         kind = entrant.similarities[-1]
-        tiles = tile_gallery(seen, "gps")
+        tiles = tile_gallery(encoded, "gps")
         for budget in budgets:
-            starts = drawn[budget] = random_starts(seen, budget)
-            found = coarse(seen, budget, [kind], starts, entrant.tau_f)[kind]
+            starts = drawn[budget] = random_starts(encoded, budget)
+            found = coarse(encoded, budget, [kind], starts, entrant.tau_f)[kind]
             frames = [
-                seen.first_frame[v] + np.array(keys[starts[v] :], np.int64) for v, keys in enumerate(seen.keyframes)
+                encoded.first_frame[v] + np.array(keys[starts[v] :], np.int64)
+                for v, keys in enumerate(encoded.keyframes)
             ]
             chosen = [[top] * len(rows) for top, rows in zip(found.top, frames, strict=True)]
-            gate = (found.top == seen.region_of[:, None]).any(1)
+            gate = (found.top == encoded.region_of[:, None]).any(1)
             fine_found.append(
                 FineRow(entrant.run, entrant.model, kind, budget, "gps", "once",
-                        fine(seen, tiles, frames, chosen), gate)
+                        fine(encoded, tiles, frames, chosen), gate)
             )  # fmt: skip
     return coarse_rows, fine_found, drawn, gallery
 

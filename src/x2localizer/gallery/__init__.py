@@ -1,6 +1,7 @@
-"""What lies where: regions and tiles of aerial imagery with their embeddings, on disk or in an object store."""
+"""What lies where: regions and tiles of aerial imagery with their codes, on disk or in an object store."""
 
-from x2localizer.gallery.build import index
+from x2localizer.gallery.build import Estimate, index
+from x2localizer.gallery.regions import RegionTable
 from x2localizer.gallery.store import Gallery, open_gallery
 
-__all__ = ["Gallery", "index", "open_gallery"]
+__all__ = ["Estimate", "Gallery", "RegionTable", "index", "open_gallery"]

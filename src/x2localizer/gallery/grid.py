@@ -7,11 +7,10 @@ tiles: what is read, encoded and stored at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
 from dataclasses import dataclass
 
 from x2localizer.sources.imagery import Imagery
-from x2localizer.types import Region
 
 BLOCK = 8
 """Tiles along the side of a block."""
@@ -31,15 +30,21 @@ class TileSpan:
     columns: int
     rows: int
 
+    @property
+    def tiles(self) -> int:
+        """How many tiles there are at half stride."""
+        return 4 * self.columns * self.rows
+
 
 def tile_span(imagery: Imagery, z: int) -> TileSpan | None:
     """The tiles of which the imagery's bounds cover at least half; None if there are none."""
-    first, columns, south = None, 0, 0
-    for tile in imagery.tiles(z, min_coverage=MIN_COVERAGE):  # row by row from the north
-        first = first or tile
-        columns += tile.y == first.y
-        south = tile.y
-    return None if first is None else TileSpan(z, first.x, first.y, columns, south - first.y + 1)
+    west, north, east, south = imagery.edges(z)
+    # A tile at an edge counts if at least half of it is covered; none is lost where two edges meet in a corner.
+    first, last = math.ceil(west - MIN_COVERAGE), math.floor(east + MIN_COVERAGE)
+    top, bottom = max(0, math.ceil(north - MIN_COVERAGE)), min(1 << z, math.floor(south + MIN_COVERAGE))
+    columns, rows = min(last - first, 1 << z), bottom - top
+    covers = columns > 0 and rows > 0 and min(east - west, south - north) >= MIN_COVERAGE
+    return TileSpan(z, first % (1 << z), top, columns, rows) if covers else None
 
 
 def block_corners(span: TileSpan) -> list[tuple[int, int]]:
@@ -51,15 +56,3 @@ def block_corners(span: TileSpan) -> list[tuple[int, int]]:
         for y in range(y0, span.north + span.rows, BLOCK)
         for x in range(x0, span.west + span.columns, BLOCK)
     ]
-
-
-def grid_regions(span: TileSpan, n: int, stride: int) -> Iterator[Region]:
-    """The regions of the grid of which the imagery's bounds cover at least half, row by row."""
-    world = 1 << span.z
-    first_x, first_y = -(-(span.west - n) // stride) * stride, -(-(span.north - n) // stride) * stride
-    for y in range(max(0, first_y), min(span.north + span.rows, world - n + 1), stride):
-        down = min(y + n, span.north + span.rows) - max(y, span.north)
-        for x in range(first_x, span.west + span.columns, stride):
-            across = min(x + n, span.west + span.columns) - max(x, span.west)
-            if min(down, across) > 0 and down * across >= MIN_COVERAGE * n * n:
-                yield Region(span.z, x % world, y, n)

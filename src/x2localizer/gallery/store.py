@@ -1,117 +1,73 @@
 """The gallery in LanceDB: a local folder, or any object-store address it takes.
 
-    about      one row: what the gallery is (JSON), which bundle made it, which imagery went in
-    regions    Phi of each region: its embedding, the tokens of its tiles, which of these hold data
-    blocks     phi of the tiles of 8 x 8 tiles at half stride, which hold data, and a small picture to show
+    about      one row: the manifest, as JSON
+    tiles      image codes of the tiles of 8 x 8 tiles at half stride, and which hold data
+    pictures   a small picture of each such block, for people
+    regions    set codes of whole regions, if they were asked for
 
-Every write is one transaction of LanceDB: whatever is killed, a row is there whole or not at all.
+Codes are stored as 16-bit floats. Every write is one transaction of LanceDB: whatever is killed, a row is there whole
+or not at all.
 """
 
 from __future__ import annotations
 
 import io
-import json
 import os
+import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import cached_property
 from typing import Any
 
-os.environ.setdefault("LANCEDB_LOG", "error")  # it warns of every table that it makes
-import lancedb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from lancedb.index import BTree
 from PIL import Image as Pillow
 
-from x2localizer.encoders import Bundle
+from x2localizer.encoders import Encoder
 from x2localizer.errors import GalleryError
-from x2localizer.gallery.grid import BLOCK, HALVES
-from x2localizer.types import Bools, Codes, Image, Region
+from x2localizer.gallery.grid import HALVES
+from x2localizer.gallery.manifest import FORMAT, GalleryManifest
+from x2localizer.gallery.regions import RegionTable, regions_with_data
+from x2localizer.types import Bools, Codes, Image, Ints, Region
 
-FORMAT = 1
 PICTURE_PX = 32
 """Pixels of a tile in the pictures for display."""
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Imagery that went into a gallery."""
-
-    imagery: str
-    bounds: tuple[float, float, float, float]
-    done: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class About:
-    """What a gallery is. ``bundle`` is the fingerprint of the bundle that made its embeddings."""
-
-    bundle: str
-    zoom: int
-    n: int
-    stride: int
-    dim: int
-    sources: tuple[Source, ...] = ()
-    format: int = FORMAT
-
-    def with_source(self, index: int, source: Source) -> About:
-        """The same with one source changed or added."""
-        sources = [*self.sources]
-        sources[index : index + 1] = [source]
-        return replace(self, sources=tuple(sources))
+TABLES = ("tiles", "pictures", "regions")
+Corner = tuple[int, int]
+"""The north-west tile of a block: column and row."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RegionRow:
-    """A region with its embedding (d,), tokens (n n, d), and which tiles hold data (n n,)."""
+class TileBlock:
+    """8 x 8 tiles at half stride.
 
-    region: Region
-    whole: Codes
-    tokens: Codes
-    valid: Bools
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class BlockRow:
-    """Tiles at half stride: the north-west tile, codes (16, 16, d), which hold data, a picture (256, 256, 3)."""
+    x, y: the north-west tile.
+    codes: image codes, (16, 16, d).
+    valid: which tiles hold data, (16, 16).
+    """
 
     x: int
     y: int
     codes: Codes
     valid: Bools
-    picture: Image
 
 
-def regions_schema(about: About) -> pa.Schema:
-    """Columns of the regions table."""
-    tokens = about.n * about.n * about.dim
-    return pa.schema([
-        pa.field("id", pa.int64()), pa.field("x", pa.int32()), pa.field("y", pa.int32()),
-        pa.field("whole", pa.list_(pa.float32(), about.dim)), pa.field("tokens", pa.list_(pa.float32(), tokens)),
-        pa.field("valid", pa.binary()), pa.field("source", pa.int32()),
-    ])  # fmt: skip
+@dataclass(frozen=True, slots=True, eq=False)
+class RegionSet:
+    """Set codes of some regions.
 
+    ids: of the regions, (r,); see :func:`place_id`.
+    whole: a code for each region, (r, d).
+    tokens: a code for each of its tiles, (r, n n, d).
+    valid: which tiles hold data, (r, n n).
+    """
 
-def blocks_schema(about: About) -> pa.Schema:
-    """Columns of the blocks table."""
-    return pa.schema([
-        pa.field("id", pa.int64()), pa.field("x", pa.int32()), pa.field("y", pa.int32()),
-        pa.field("codes", pa.list_(pa.float32(), HALVES * HALVES * about.dim)),
-        pa.field("valid", pa.binary()), pa.field("picture", pa.binary()), pa.field("source", pa.int32()),
-    ])  # fmt: skip
-
-
-def _fixed(values: npt.NDArray[np.float32]) -> pa.FixedSizeListArray:
-    """(rows, width) as a column of vectors."""
-    return pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1])
-
-
-def _vectors(column: pa.ChunkedArray) -> Codes:
-    """A column of vectors as (rows, width)."""
-    parts = [np.asarray(chunk.flatten(), np.float32).reshape(-1, column.type.list_size) for chunk in column.chunks]
-    return np.concatenate(parts) if parts else np.zeros((0, column.type.list_size), np.float32)
+    ids: Ints
+    whole: Codes
+    tokens: Codes
+    valid: Bools
 
 
 def place_id(x: int, y: int, zoom: int) -> int:
@@ -119,12 +75,36 @@ def place_id(x: int, y: int, zoom: int) -> int:
     return (y << zoom) + x
 
 
-def connect(address: str) -> Any:
-    """The database at an address."""
-    try:
-        return lancedb.connect(address)
-    except (OSError, ValueError, RuntimeError) as problem:
-        raise GalleryError(f"Cannot open a gallery at {address}: {problem}", "Check the path or address.") from problem
+def _schema(manifest: GalleryManifest, name: str) -> pa.Schema:
+    """The columns of a table."""
+
+    def codes(count: int) -> pa.DataType:
+        return pa.list_(pa.float16(), count * manifest.dim)
+
+    columns = {
+        "tiles": [("codes", codes(HALVES * HALVES)), ("valid", pa.binary())],
+        "pictures": [("picture", pa.binary())],
+        "regions": [("whole", codes(1)), ("tokens", codes(manifest.region_tiles**2)), ("valid", pa.binary())],
+    }
+    place = [("id", pa.int64()), ("x", pa.int32()), ("y", pa.int32()), ("source", pa.int32())]
+    return pa.schema([pa.field(*column) for column in place + columns[name]])
+
+
+def _to_column(values: Codes) -> pa.FixedSizeListArray:
+    """Codes, (rows, ...), as a column of 16-bit vectors."""
+    flat = np.ascontiguousarray(values.reshape(len(values), -1), np.float16)
+    return pa.FixedSizeListArray.from_arrays(pa.array(flat.reshape(-1)), flat.shape[1])
+
+
+def _from_column(column: pa.ChunkedArray) -> Codes:
+    """A column of vectors as 32-bit codes, (rows, width)."""
+    parts = [chunk.flatten().to_numpy().reshape(-1, column.type.list_size) for chunk in column.chunks]
+    return np.concatenate(parts).astype(np.float32) if parts else np.zeros((0, column.type.list_size), np.float32)
+
+
+def _masks(column: pa.ChunkedArray, count: int) -> Bools:
+    """A column of masks, (rows, count)."""
+    return np.frombuffer(b"".join(column.to_pylist()), np.uint8).reshape(-1, count).astype(np.bool_)
 
 
 @dataclass
@@ -132,240 +112,217 @@ class Gallery:
     """An open gallery."""
 
     address: str
-    about: About
+    manifest: GalleryManifest
     _db: Any = field(repr=False)
 
     # Writing ---------------------------------------------------------------------------------------------------------
 
-    def add_regions(self, rows: Sequence[RegionRow], source: int) -> None:
-        """Add regions, or put them in the place of those with the same corner: one transaction."""
-        x, y = [row.region.x for row in rows], [row.region.y for row in rows]
-        table = pa.table(
-            [
-                pa.array([place_id(a, b, self.about.zoom) for a, b in zip(x, y, strict=True)], pa.int64()),
-                pa.array(x, pa.int32()), pa.array(y, pa.int32()),
-                _fixed(np.stack([row.whole for row in rows])),
-                _fixed(np.stack([row.tokens.reshape(-1) for row in rows])),
-                pa.array([row.valid.astype(np.uint8).tobytes() for row in rows], pa.binary()),
-                pa.array([source] * len(rows), pa.int32()),
-            ],
-            schema=regions_schema(self.about),
-        )  # fmt: skip
-        self._put("regions", table)
+    def add_tiles(self, blocks: Sequence[TileBlock], source: int) -> None:
+        """Add blocks of tiles, or replace those with the same corner: one transaction."""
+        codes = np.stack([block.codes for block in blocks])
+        valid = [block.valid.astype(np.uint8).tobytes() for block in blocks]
+        corners = [(block.x, block.y) for block in blocks]
+        self._put("tiles", corners, source, {"codes": _to_column(codes), "valid": pa.array(valid, pa.binary())})
 
-    def add_blocks(self, rows: Sequence[BlockRow], source: int) -> None:
-        """Add blocks of tiles, or replace them: one transaction."""
-        table = pa.table(
-            [
-                pa.array([place_id(row.x, row.y, self.about.zoom) for row in rows], pa.int64()),
-                pa.array([row.x for row in rows], pa.int32()), pa.array([row.y for row in rows], pa.int32()),
-                _fixed(np.stack([row.codes.reshape(-1) for row in rows])),
-                pa.array([row.valid.astype(np.uint8).tobytes() for row in rows], pa.binary()),
-                pa.array([_to_jpeg(row.picture) for row in rows], pa.binary()),
-                pa.array([source] * len(rows), pa.int32()),
-            ],
-            schema=blocks_schema(self.about),
-        )  # fmt: skip
-        self._put("blocks", table)
+    def add_pictures(self, pictures: dict[Corner, Image], source: int) -> None:
+        """Add the pictures of blocks, or replace them: one transaction."""
+        column = pa.array([_to_jpeg(picture) for picture in pictures.values()], pa.binary())
+        self._put("pictures", list(pictures), source, {"picture": column})
 
-    def _put(self, name: str, rows: pa.Table) -> None:
-        table = self._db.open_table(name)
+    def add_regions(self, regions: Sequence[Region], whole: Codes, tokens: Codes, valid: Bools, source: int) -> None:
+        """Add set codes of regions, or replace them: one transaction."""
+        masks = pa.array([row.astype(np.uint8).tobytes() for row in valid], pa.binary())
+        columns = {"whole": _to_column(whole), "tokens": _to_column(tokens), "valid": masks}
+        self._put("regions", [(region.x, region.y) for region in regions], source, columns)
+
+    def _put(self, name: str, corners: Sequence[Corner], source: int, columns: dict[str, Any]) -> None:
+        xs, ys = (pa.array(values, pa.int32()) for values in zip(*corners, strict=True))
+        place = {
+            "id": pa.array([place_id(x, y, self.manifest.zoom) for x, y in corners], pa.int64()), "x": xs, "y": ys,
+            "source": pa.array([source] * len(corners), pa.int32()),
+        }  # fmt: skip
+        rows = pa.table({**place, **columns}, schema=_schema(self.manifest, name))
         try:
+            table = self._db.open_table(name)
             table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all().execute(rows)
         except (OSError, RuntimeError, ValueError) as problem:
             raise GalleryError(
                 f"Cannot write to the gallery {self.address}: {_first_line(problem)}",
-                "Free some space and run the same command again: it goes on.",
+                "Free some space and run the same command again; it resumes.",
             ) from problem
         self.__dict__.pop("regions", None)
 
-    def tell(self, about: About) -> None:
-        """Keep what the gallery is."""
-        self.about = about
-        _write_about(self._db, about)
+    def save_manifest(self, manifest: GalleryManifest) -> None:
+        """Replace the manifest."""
+        self.manifest = manifest
+        self._db.create_table("about", pa.table({"text": [manifest.to_json()]}), mode="overwrite")
 
-    def tidy(self) -> None:
-        """Join the many small files of a long build, and index the rows by place."""
-        for name in ("regions", "blocks"):
+    def optimize(self, *, in_use: bool) -> None:
+        """Join the many small files of a long build, drop what was replaced, and index the rows by place.
+
+        ``in_use``: others may be reading the gallery; what they read is kept for another hour.
+        """
+        from lancedb.index import BTree  # noqa: PLC0415
+
+        keep = timedelta(hours=1) if in_use else timedelta(0)
+        for name in TABLES:
             table = self._db.open_table(name)
-            table.optimize()
             if table.count_rows() > 0:
                 table.create_index("id", config=BTree(), replace=True)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # that readers of older versions fail: there are none
+                table.optimize(cleanup_older_than=keep)
 
     # Reading ---------------------------------------------------------------------------------------------------------
 
-    @property
-    def finished(self) -> bool:
-        """Whether all imagery that was begun is in."""
-        return all(source.done for source in self.about.sources)
-
-    def done(self, name: str, source: int) -> set[int]:
-        """The ids that a source has put into a table."""
-        return set(self._read(name, ["id"], f"source = {source}")["id"].to_pylist())
-
-    def ids(self, name: str) -> set[int]:
-        """All ids of a table."""
-        return set(self._read(name, ["id"])["id"].to_pylist())
+    def ids(self, name: str, source: int | None = None) -> set[int]:
+        """The ids of a table's rows: all, or those that a source has put there."""
+        return set(self._read(name, ["id"], None if source is None else f"source = {source}")["id"].to_pylist())
 
     @cached_property
     def regions(self) -> RegionTable:
-        """The regions without their tokens, in order of id."""
-        table = self._read("regions", ["id", "x", "y", "whole", "valid"]).sort_by("id")
-        valid = (
-            np.frombuffer(b"".join(table["valid"].to_pylist()), np.uint8).reshape(-1, self.about.n**2).astype(np.bool_)
-        )
-        return RegionTable(
-            table["id"].to_numpy(), table["x"].to_numpy(), table["y"].to_numpy(), _vectors(table["whole"]), valid,
-            self.about.zoom, self.about.n,
-        )  # fmt: skip
+        """The regions of the grid of which at least half of the tiles hold data, in order of id."""
+        table = self._read("tiles", ["x", "y", "valid"])
+        masks = _masks(table["valid"], HALVES * HALVES).reshape(-1, HALVES, HALVES)
+        blocks = {
+            (x, y): mask for x, y, mask in zip(table["x"].to_pylist(), table["y"].to_pylist(), masks, strict=True)
+        }
+        m = self.manifest
+        return regions_with_data(blocks, m.zoom, m.region_tiles, m.stride)
 
-    def tokens(self, ids: npt.NDArray[np.int64]) -> Codes:
-        """The tokens of some regions, in their order: (r, n n, d)."""
-        return self._ordered("regions", "tokens", ids).reshape(len(ids), -1, self.about.dim)
+    def tile_blocks(self, corners: Sequence[Corner] | None = None) -> Iterator[TileBlock]:
+        """The blocks with these north-west tiles, those that there are; without corners all of them."""
+        if corners is not None and not corners:
+            return
+        where = None if corners is None else f"id IN ({self._ids_of(corners)})"
+        for batch in self._batches("tiles", ["x", "y", "codes", "valid"], where):
+            codes = _from_column(batch["codes"]).reshape(-1, HALVES, HALVES, self.manifest.dim)
+            masks = _masks(batch["valid"], HALVES * HALVES).reshape(-1, HALVES, HALVES)
+            for i, (x, y) in enumerate(zip(batch["x"].to_pylist(), batch["y"].to_pylist(), strict=True)):
+                yield TileBlock(x, y, codes[i], masks[i])
 
-    def token_parts(self, rows: int = 512) -> Iterator[tuple[npt.NDArray[np.int64], Codes]]:
-        """All tokens, some regions at a time: ids (r,) and tokens (r, n n, d)."""
-        reader = self._db.open_table("regions").search().select(["id", "tokens"]).limit(None).to_batches(rows)
-        for batch in reader:
-            if batch.num_rows:
-                column = pa.chunked_array([batch["tokens"]])
-                yield batch["id"].to_numpy(), _vectors(column).reshape(batch.num_rows, -1, self.about.dim)
-
-    def blocks(self, corners: Sequence[tuple[int, int]]) -> list[BlockRow]:
-        """The blocks with these north-west tiles, those that there are."""
+    def pictures(self, corners: Sequence[Corner]) -> dict[Corner, Image]:
+        """Pictures of the blocks with these north-west tiles, (256, 256, 3) each; those that there are."""
         if not corners:
-            return []
-        wanted = ", ".join(str(place_id(x, y, self.about.zoom)) for x, y in corners)
-        table = self._read("blocks", ["x", "y", "codes", "valid", "picture"], f"id IN ({wanted})")
-        codes = _vectors(table["codes"]).reshape(len(table), HALVES, HALVES, self.about.dim)
-        return [
-            BlockRow(
-                table["x"][i].as_py(), table["y"][i].as_py(), codes[i],
-                np.frombuffer(table["valid"][i].as_py(), np.uint8).reshape(HALVES, HALVES).astype(np.bool_),
-                _from_jpeg(table["picture"][i].as_py()),
-            )
-            for i in range(len(table))
-        ]  # fmt: skip
+            return {}
+        table = self._read("pictures", ["x", "y", "picture"], f"id IN ({self._ids_of(corners)})")
+        places = zip(table["x"].to_pylist(), table["y"].to_pylist(), strict=True)
+        return {place: _from_jpeg(data) for place, data in zip(places, table["picture"].to_pylist(), strict=True)}
 
-    def block_corners(self) -> list[tuple[int, int]]:
-        """The north-west tiles of all blocks."""
-        table = self._read("blocks", ["x", "y"])
-        return list(zip(table["x"].to_pylist(), table["y"].to_pylist(), strict=True))
+    def region_sets(self, ids: Ints | None = None) -> Iterator[RegionSet]:
+        """Set codes of regions, some at a time: of those with these ids, or of all."""
+        where = None if ids is None else f"id IN ({', '.join(str(i) for i in ids)})"
+        n, d = self.manifest.region_tiles, self.manifest.dim
+        for batch in self._batches("regions", ["id", "whole", "tokens", "valid"], where):
+            tokens = _from_column(batch["tokens"]).reshape(-1, n * n, d)
+            masks = _masks(batch["valid"], n * n)
+            yield RegionSet(batch["id"].to_numpy(), _from_column(batch["whole"]), tokens, masks)
 
-    def _ordered(self, name: str, column: str, ids: npt.NDArray[np.int64]) -> Codes:
-        table = self._read(name, ["id", column], f"id IN ({', '.join(str(i) for i in ids)})")
-        place = {value: row for row, value in enumerate(table["id"].to_pylist())}
-        return _vectors(table[column])[[place[int(i)] for i in ids]]
+    def _ids_of(self, corners: Sequence[Corner]) -> str:
+        return ", ".join(str(place_id(x, y, self.manifest.zoom)) for x, y in corners)
+
+    def _batches(self, name: str, columns: list[str], where: str | None) -> Iterator[pa.Table]:
+        query = self._db.open_table(name).search().select(columns).limit(None)
+        for batch in (query.where(where) if where else query).to_batches(512):
+            if batch.num_rows:
+                yield pa.Table.from_batches([batch])
 
     def _read(self, name: str, columns: list[str], where: str | None = None) -> pa.Table:
         query = self._db.open_table(name).search().select(columns).limit(None)
         return (query.where(where) if where else query).to_arrow()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RegionTable:
-    """All regions as columns: ids (r,), north-west tiles x and y (r,), embeddings (r, d), tiles with data (r, n n)."""
-
-    ids: npt.NDArray[np.int64]
-    x: npt.NDArray[np.int32]
-    y: npt.NDArray[np.int32]
-    whole: Codes
-    valid: Bools
-    zoom: int
-    n: int
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def region(self, row: int) -> Region:
-        """A region by its row."""
-        return Region(self.zoom, int(self.x[row]), int(self.y[row]), self.n)
-
-
-def open_gallery(address: str, bundle: Bundle | None = None) -> Gallery:
-    """Open a finished gallery; one made by another bundle, or half built, is refused with the way out."""
-    db = connect(address)
-    about = _read_about(db, address)
-    gallery = Gallery(address, about, db)
-    if bundle is not None and about.bundle != bundle.fingerprint:
+def open_gallery(address: str | os.PathLike[str], encoder: Encoder | None = None) -> Gallery:
+    """Open a finished gallery; a half-built one, or one that another encoder made, is refused with the way out."""
+    gallery = open_any(str(address))
+    if encoder is not None:
+        check_encoder(gallery, encoder)
+    missing = gallery.manifest.unfinished()
+    if missing:
+        files = " ".join(source.imagery for source in missing)
+        codes = ",".join(gallery.manifest.codes)
+        options = (" --replace" if missing[0].replace else "") + (f" --codes {codes}" if codes != "tiles" else "")
         raise GalleryError(
-            f"The gallery {address} was made by the bundle {about.bundle}, not by {bundle.fingerprint}.",
-            "Use that bundle, or index the imagery again: x2l index IMAGERY --bundle BUNDLE --out NEW",
+            f"The gallery {address} is half built: {files} is not all in.",
+            f"Finish it: x2l index {files} --out {address}{options}",
         )
-    if not gallery.finished:
-        missing = ", ".join(source.imagery for source in about.sources if not source.done)
+    if not len(gallery.regions):
+        side = gallery.manifest.region_tiles
         raise GalleryError(
-            f"The gallery {address} is half built: {missing} is not all in.",
-            f"Finish it: x2l index {missing} --out {address}",
+            f"The gallery {address} has no regions: its imagery covers less than one region of {side} x {side} tiles.",
+            f"Add a larger area: x2l index IMAGERY --out {address}",
         )
     return gallery
 
 
-def describe(address: str) -> dict[str, object]:
-    """What is in a gallery, finished or not."""
-    db = connect(address)
-    about = _read_about(db, address)
-    counts = {name: db.open_table(name).count_rows() for name in ("regions", "blocks")}
-    return {
-        "bundle": about.bundle, "zoom": about.zoom, "region tiles": about.n, "stride": about.stride,
-        "regions": counts["regions"], "blocks of 8 x 8 tiles": counts["blocks"],
-        **{
-            f"imagery {i + 1}": f"{s.imagery} ({'all in' if s.done else 'half built'})"
-            for i, s in enumerate(about.sources)
-        },
-    }  # fmt: skip
+def check_encoder(gallery: Gallery, encoder: Encoder) -> None:
+    """Refuse a gallery whose codes another encoder made."""
+    if gallery.manifest.encoder != encoder.fingerprint:
+        raise GalleryError(
+            f"The gallery {gallery.address} was made by the bundle {gallery.manifest.encoder}, "
+            f"not by {encoder.fingerprint}.",
+            "Use that bundle, or index the imagery again: x2l index IMAGERY --bundle BUNDLE --out NEW",
+        )
 
 
-def open_for_writing(address: str, fresh: About) -> Gallery:
-    """Open a gallery to add to, or make one; it must have been made with the same bundle and grid."""
-    db = connect(address)
-    if "about" not in table_names(db):
+def open_for_writing(address: str, fresh: GalleryManifest) -> Gallery:
+    """Open a gallery to add to, or make one; encoder and grid must be the same, codes may be added."""
+    db = _connect(address)
+    if "about" not in _table_names(db):
+        gallery = Gallery(address, fresh, db)
         try:
-            db.create_table("regions", schema=regions_schema(fresh), exist_ok=True)
-            db.create_table("blocks", schema=blocks_schema(fresh), exist_ok=True)
-            _write_about(db, fresh)
+            for name in TABLES:
+                db.create_table(name, schema=_schema(fresh, name), exist_ok=True)
+            gallery.save_manifest(fresh)
         except (OSError, RuntimeError) as problem:
             raise GalleryError(
                 f"Cannot make a gallery at {address}: {_first_line(problem)}", "Check the path and the disk."
             ) from problem
-        return Gallery(address, fresh, db)
-    found = _read_about(db, address)
-    for name, value in asdict(fresh).items():
-        if name != "sources" and asdict(found)[name] != value:
+        return gallery
+    gallery = open_any(address)
+    for name in ("encoder", "zoom", "region_tiles", "stride", "dim"):
+        has, wants = getattr(gallery.manifest, name), getattr(fresh, name)
+        if has != wants:
             raise GalleryError(
-                f"The gallery {address} has {name} {asdict(found)[name]}, this is {value}.",
+                f"The gallery {address} has {name} {has}, this is {wants}.",
                 "Choose a new --out, or the same settings.",
             )
-    return Gallery(address, found, db)
+    return gallery
 
 
-def table_names(db: Any) -> list[str]:
-    """The tables of a database."""
+def open_any(address: str) -> Gallery:
+    """Open a gallery whether it is finished or not."""
+    db = _connect(address)
+    try:
+        if "about" not in _table_names(db):
+            raise GalleryError(f"There is no gallery at {address}.", f"Make one: x2l index IMAGERY --out {address}")
+        manifest = GalleryManifest.from_json(db.open_table("about").to_arrow()["text"][0].as_py())
+    except (OSError, RuntimeError, ValueError, KeyError, TypeError, IndexError) as problem:
+        raise GalleryError(f"The gallery {address} is damaged.", "Index the imagery again.") from problem
+    if manifest.format != FORMAT:
+        raise GalleryError(
+            f"The gallery {address} has format {manifest.format}, this version reads {FORMAT}.",
+            "Index the imagery again.",
+        )
+    return Gallery(address, manifest, db)
+
+
+def _connect(address: str) -> Any:
+    """The database at an address; LanceDB is loaded when it is first needed."""
+    os.environ.setdefault("LANCEDB_LOG", "error")  # read when it is imported; it warns of every table that it makes
+    import lancedb  # noqa: PLC0415
+
+    try:
+        return lancedb.connect(address)
+    except (OSError, ValueError, RuntimeError) as problem:
+        raise GalleryError(f"Cannot open a gallery at {address}: {problem}", "Check the path or address.") from problem
+
+
+def _table_names(db: Any) -> list[str]:
     return list(db.list_tables().tables)
 
 
-def _read_about(db: Any, address: str) -> About:
-    try:
-        if "about" not in table_names(db):
-            raise GalleryError(f"There is no gallery at {address}.", f"Make one: x2l index IMAGERY --out {address}")
-        told = json.loads(db.open_table("about").to_arrow()["text"][0].as_py())
-        sources = tuple(Source(s["imagery"], tuple(s["bounds"]), s["done"]) for s in told.pop("sources"))
-        about = About(**told, sources=sources)
-    except (OSError, RuntimeError, ValueError, KeyError, TypeError, IndexError) as problem:
-        raise GalleryError(f"The gallery {address} is damaged.", "Index the imagery again.") from problem
-    if about.format != FORMAT:
-        raise GalleryError(
-            f"The gallery {address} has format {about.format}, this version reads {FORMAT}.",
-            "Index the imagery again.",
-        )
-    return about
-
-
-def _write_about(db: Any, about: About) -> None:
-    db.create_table("about", pa.table({"text": [json.dumps(asdict(about))]}), mode="overwrite")
-
-
-def _to_jpeg(image: Image) -> bytes:
+def _to_jpeg(image: npt.NDArray[np.uint8]) -> bytes:
     out = io.BytesIO()
     Pillow.fromarray(image).save(out, "JPEG", quality=85)
     return out.getvalue()
@@ -377,6 +334,3 @@ def _from_jpeg(data: bytes) -> Image:
 
 def _first_line(problem: Exception) -> str:
     return (str(problem).splitlines() or [type(problem).__name__])[0][:200]
-
-
-__all__ = ["BLOCK", "About", "BlockRow", "Gallery", "RegionRow", "RegionTable", "Source", "open_gallery"]

@@ -1,7 +1,7 @@
-"""The tiles of regions, read from a gallery: what a frame is matched with.
+"""The tiles of a gallery: of candidate regions, what a frame is matched with; and all of them, what a search compares.
 
-Each region is a grid of tiles at half stride, (2 n - 1) x (2 n - 1). Blocks of tiles are read from the
-gallery once and kept, the least recently used go first.
+Each region is a grid of tiles at half stride, (2 n - 1) x (2 n - 1), and a view into the tiles of the gallery: regions
+overlap, and their tiles are kept once.
 """
 
 from __future__ import annotations
@@ -11,11 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from x2localizer import geo
-from x2localizer.gallery.grid import BLOCK
-from x2localizer.gallery.store import BlockRow, Gallery
+from x2localizer.gallery.grid import BLOCK, HALVES
+from x2localizer.gallery.regions import RegionTable
+from x2localizer.gallery.store import Corner, Gallery, TileBlock
 from x2localizer.types import Bools, Codes, Position, Region
+
+TILES_PER_BLOCK = HALVES * HALVES
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,44 +38,69 @@ class TileGrid:
 
 
 class TileReader:
-    """Reads tile grids from a gallery."""
+    """Reads tile grids from a gallery; blocks are read once and kept, the least recently used go first."""
 
     def __init__(self, gallery: Gallery, keep_blocks: int = 256) -> None:
         self._gallery, self._keep = gallery, keep_blocks
-        self._blocks: OrderedDict[tuple[int, int], BlockRow | None] = OrderedDict()
+        self._blocks: OrderedDict[Corner, TileBlock | None] = OrderedDict()
 
     def grid(self, regions: Sequence[Region]) -> TileGrid:
         """The tiles of some regions."""
-        about = self._gallery.about
-        m = 2 * about.n - 1
-        self._load({corner for region in regions for corner in self._corners(region)})
-        codes = np.zeros((len(regions), m, m, about.dim), np.float32)
+        manifest = self._gallery.manifest
+        m = 2 * manifest.region_tiles - 1
+        self._load({corner for region in regions for corner in block_corners_of(region)})
+        codes = np.zeros((len(regions), m, m, manifest.dim), np.float32)
         valid = np.zeros((len(regions), m, m), np.bool_)
         for i, region in enumerate(regions):
-            for corner in self._corners(region):
+            for corner in block_corners_of(region):
                 block = self._blocks.get(corner)
                 if block is not None:
                     _paste(region, block, codes[i], valid[i])
         return TileGrid(tuple(regions), codes, valid)
 
-    def _corners(self, region: Region) -> list[tuple[int, int]]:
-        world = 1 << region.z
-        xs = range(region.x // BLOCK * BLOCK, region.x + region.n, BLOCK)
-        ys = range(region.y // BLOCK * BLOCK, region.y + region.n, BLOCK)
-        return [(x % world, y) for y in ys for x in xs]
-
-    def _load(self, corners: set[tuple[int, int]]) -> None:
+    def _load(self, corners: set[Corner]) -> None:
         missing = sorted(corners - self._blocks.keys())
-        found = {(row.x, row.y): row for row in self._gallery.blocks(missing)}
+        blocks = {(block.x, block.y): block for block in self._gallery.tile_blocks(missing)}
         for corner in missing:
-            self._blocks[corner] = found.get(corner)
+            self._blocks[corner] = blocks.get(corner)
         for corner in corners:
             self._blocks.move_to_end(corner)
         while len(self._blocks) > max(self._keep, len(corners)):
             self._blocks.popitem(last=False)
 
 
-def _paste(region: Region, block: BlockRow, codes: Codes, valid: Bools) -> None:
+def block_corners_of(region: Region) -> list[Corner]:
+    """The north-west tiles of the blocks that a region reaches into."""
+    world = 1 << region.z
+    xs = range(region.x // BLOCK * BLOCK, region.x + region.n, BLOCK)
+    ys = range(region.y // BLOCK * BLOCK, region.y + region.n, BLOCK)
+    return [(x % world, y) for y in ys for x in xs]
+
+
+def region_views(table: RegionTable, block_of: dict[Corner, int]) -> npt.NDArray[np.int32]:
+    """Where the tiles of each region are among the tiles of all blocks, 256 for each block: (r, (2 n - 1)^2).
+
+    ``block_of`` numbers the blocks by their north-west tile. A tile whose block is not there is -1.
+    """
+    m = 2 * table.n - 1
+    world = 1 << table.zoom
+    views = np.full((len(table), m, m), -1, np.int32)
+    half = np.arange(m)
+    for row in range(len(table)):
+        xs, ys = 2 * int(table.x[row]) + half, 2 * int(table.y[row]) + half  # in half tiles; past the antimeridian too
+        columns, rows = xs // 2 % world * 2 + xs % 2, ys
+        for by in np.unique(rows // HALVES):
+            in_y = rows // HALVES == by
+            for bx in np.unique(columns // HALVES):
+                number = block_of.get((int(bx) * BLOCK, int(by) * BLOCK))
+                if number is not None:
+                    in_x = columns // HALVES == bx
+                    inside = (rows[in_y] % HALVES * HALVES)[:, None] + columns[in_x] % HALVES
+                    views[row][np.ix_(in_y, in_x)] = number * TILES_PER_BLOCK + inside
+    return views.reshape(len(table), m * m)
+
+
+def _paste(region: Region, block: TileBlock, codes: Codes, valid: Bools) -> None:
     """Put the part of a block that lies in a region into its grid."""
     world = 1 << region.z
     east = (block.x - region.x + world // 2) % world - world // 2  # tiles from the region's corner, round the globe

@@ -1,38 +1,38 @@
 """Where in the candidate regions is the camera? By each frame alone, or along the path.
 
 Along the path the belief is a histogram over the tiles of the candidates and 8 headings, (8, c, m, m). Between frames
-it moves: along its heading at the speeds of a car, now and then turning. Then the frame's similarities weigh it. A
-wrong tile that looks right does not move as a car does; that is what tells it from the right one.
+it moves as the camera may: along its heading, now and then turning. Then the frame's similarities weigh it. A wrong
+tile that looks right does not move as a camera does; that is what tells it from the right one.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-import numpy.typing as npt
 
 from x2localizer import geo
-from x2localizer.config import LocalizeSettings
+from x2localizer.config import LocalizeSettings, MotionSettings
 from x2localizer.gallery.tiles import TileGrid
-from x2localizer.types import Floats, Ints
+from x2localizer.motion import HEADINGS, step_kernels
+from x2localizer.types import Codes, Floats, Ints, Region
 
-HEADINGS = 8
-SPEEDS = ((0.0, 0.05), (8.0, 0.35), (13.0, 0.6))
-"""Metres per second, and how probable each is in any second. Standing is made rarer than it is: it lets a tile that
-resembles everything hold the belief."""
 AROUND_M = 60.0
-"""The best place is the one with the most belief so far around it, not the one tile that has most."""
+"""The best place is the one with the most belief within this distance, not the one tile that has most."""
 FADING = 0.85
-"""What an older similarity counts against that of the frame after it."""
+"""Weight of an older similarity against that of the next frame."""
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The best tile: candidate, row and column (between tiles), the frame's similarity there, that of the frames of the
-    last seconds with their best tiles, and the share of belief that lies within 80 m of it."""
+    """The best place.
+
+    candidate, row, column: where it is; rows and columns are in tiles at half stride and may lie between tiles.
+    similarity: of the frame with the tile there.
+    recent: mean similarity of the last frames with their best tiles.
+    share: of all belief, what lies within 80 m.
+    """
 
     candidate: int
     row: float
@@ -45,7 +45,7 @@ class Match:
 class Belief:
     """What is believed after some frames."""
 
-    def __init__(self, grid: TileGrid, regions: npt.NDArray[np.float64], settings: LocalizeSettings) -> None:
+    def __init__(self, grid: TileGrid, regions: Floats, settings: LocalizeSettings) -> None:
         self.grid, self.settings = grid, settings
         start = np.exp(settings.recall_weight * (regions - regions.max()))
         c, m = grid.valid.shape[:2]
@@ -54,42 +54,46 @@ class Belief:
         self._recent: float | None = None
         self._tile_m = geo.tile_size_m(grid.place(0, 0, 0).lat_deg, grid.regions[0].z)
 
-    def carried_over(self, grid: TileGrid, regions: npt.NDArray[np.float64], anew: float | None = None) -> Belief:
-        """The belief on new candidates: what was believed of their tiles, and a share that starts anew."""
+    def carried_over(self, grid: TileGrid, regions: Floats, restart_share: float | None = None) -> Belief:
+        """The belief on new candidates: what was believed of their tiles, and a share that starts again."""
         fresh = Belief(grid, regions, self.settings)
         fresh.frames, fresh._recent = self.frames, self._recent
         if self.settings.matching == "frame":
             return fresh
-        share = self.settings.anew if anew is None else anew
+        share = self.settings.restart_share if restart_share is None else restart_share
         carried = self._on(grid)
         total = float(carried.sum())
-        if total > 1e-9:  # what lay outside the new candidates starts anew too
+        if total > 1e-9:  # what lay outside the new candidates starts again too
             share = min(1.0, max(share, 1.0 - total))
             fresh.mass = _normalised((1 - share) * carried / total + share * fresh.mass)
         return fresh
 
     def _on(self, grid: TileGrid) -> Floats:
         """The old mass on the tiles of other candidates; where old ones overlap, the greater."""
+        m = grid.valid.shape[1]
+        half = np.arange(m)
         old: dict[tuple[int, int], Floats] = {}
         for i, region in enumerate(self.grid.regions):
-            here = self.mass[:, i]
-            for row, column in zip(*np.nonzero(here.sum(0) > 1e-8), strict=True):
-                key = (2 * region.x + int(column), 2 * region.y + int(row))
-                found = old.get(key)
-                mass = here[:, row, column]
-                old[key] = mass if found is None or mass.sum() > found.sum() else found
+            mass = self.mass[:, i]
+            total = mass.sum(0)
+            xs, ys = half_columns(region, half), 2 * region.y + half
+            for row, column in zip(*np.nonzero(total > 1e-8), strict=True):
+                place = (int(xs[column]), int(ys[row]))
+                other = old.get(place)
+                if other is None or total[row, column] > other.sum():
+                    old[place] = mass[:, row, column]
         carried = np.zeros((HEADINGS, *grid.valid.shape))
-        m = grid.valid.shape[1]
         for i, region in enumerate(grid.regions):
+            xs, ys = half_columns(region, half), 2 * region.y + half
             for row in range(m):
                 for column in range(m):
-                    found = old.get((2 * region.x + column, 2 * region.y + row))
-                    if found is not None:
-                        carried[:, i, row, column] = found
+                    mass_there = old.get((int(xs[column]), int(ys[row])))
+                    if mass_there is not None:
+                        carried[:, i, row, column] = mass_there
         return np.where(grid.valid, carried, 0.0)
 
-    def update(self, code: npt.NDArray[np.float32], seconds: float) -> Match:
-        """Take in a frame's code (d,), so many seconds after the last; gives the best tile."""
+    def update(self, code: Codes, seconds: float) -> Match:
+        """Take in a frame's code (d,), ``seconds`` after the previous frame; returns the best place."""
         s = (self.grid.codes @ code).astype(np.float64)
         s[~self.grid.valid] = -np.inf
         self.frames += 1
@@ -101,15 +105,15 @@ class Belief:
             self._recent = self._faded(similarity)
             return Match(c, row, column, similarity, self._recent, self._share(c, row, column))
         for _ in range(min(max(1, round(seconds)), 2 * s.shape[1])):
-            self.mass = moved(self.mass, self._tile_m / 2)
+            self.mass = moved(self.mass, self._tile_m / 2, self.settings.motion)
         count = HEADINGS * max(1, int(self.grid.valid.sum()))
-        self.mass = _normalised((self.mass + self.settings.jump / count) * weight)
+        self.mass = _normalised((self.mass + self.settings.teleport_probability / count) * weight)
         match = self.best(code)
         self._recent = match.recent
         return match
 
-    def best(self, code: npt.NDArray[np.float32]) -> Match:
-        """The best tile as things stand; the code is that of the last frame."""
+    def best(self, code: Codes) -> Match:
+        """The best place as things stand; the code is that of the last frame."""
         places = self.mass.sum(0)
         offsets = disc(AROUND_M / (self._tile_m / 2))
         around = summed_around(places, offsets)
@@ -126,13 +130,21 @@ class Belief:
 
     def _share(self, c: int, row: float, column: float) -> float:
         """The share of all belief that lies within 80 m of a place."""
-        region = self.grid.regions[c]
-        reach = geo.RIGHT_WITHIN_M / (self._tile_m / 2)
-        m = self.mass.shape[-1]
-        x = np.array([2 * r.x for r in self.grid.regions])[:, None, None] + np.arange(m)
-        y = np.array([2 * r.y for r in self.grid.regions])[:, None, None] + np.arange(m)[:, None]
-        near = (x - (2 * region.x + column)) ** 2 + (y - (2 * region.y + row)) ** 2 <= reach**2
+        here = self.grid.regions[c]
+        radius = geo.RIGHT_WITHIN_M / (self._tile_m / 2)
+        m, world = self.mass.shape[-1], 2 << here.z
+        half = np.arange(m)
+        x = np.stack([half_columns(region, half) for region in self.grid.regions])[:, None, :]
+        y = np.array([2 * region.y for region in self.grid.regions])[:, None, None] + half[:, None]
+        east = (x - (2 * here.x + column) + world / 2) % world - world / 2
+        near = east**2 + (y - (2 * here.y + row)) ** 2 <= radius**2
         return float(self.mass.sum(0)[near].sum())
+
+
+def half_columns(region: Region, half: Ints) -> Ints:
+    """Columns of a region in half tiles from the antimeridian, going round the world."""
+    columns: Ints = (2 * region.x + half) % (2 << region.z)
+    return columns
 
 
 @cache
@@ -165,12 +177,12 @@ def _middle(places: Floats, near: tuple[Ints, Ints]) -> tuple[float, float]:
     return float(weight @ near[0] / weight.sum()), float(weight @ near[1] / weight.sum())
 
 
-def moved(mass: Floats, cell_m: float, turning: float = 0.12) -> Floats:
+def moved(mass: Floats, cell_m: float, motion: MotionSettings) -> Floats:
     """The belief (8, c, m, m) one second later; what leaves a candidate is lost."""
-    straight = 1.0 - turning
-    turned = straight * mass + turning / 2 * (np.roll(mass, 1, 0) + np.roll(mass, -1, 0))
+    turn = motion.turn_share
+    turned = (1.0 - turn) * mass + turn / 2 * (np.roll(mass, 1, 0) + np.roll(mass, -1, 0))
     out = np.zeros_like(mass)
-    kernels = step_kernels(round(cell_m, 1))
+    kernels = step_kernels(motion, round(cell_m, 1))
     m = mass.shape[-1]
     for dr in (-1, 0, 1):
         for dc in (-1, 0, 1):
@@ -178,22 +190,6 @@ def moved(mass: Floats, cell_m: float, turning: float = 0.12) -> Floats:
             to_r, to_c = slice(max(0, dr), m + min(0, dr)), slice(max(0, dc), m + min(0, dc))
             from_r, from_c = slice(max(0, -dr), m - max(0, dr)), slice(max(0, -dc), m - max(0, dc))
             out[:, :, to_r, to_c] += share * turned[:, :, from_r, from_c]
-    return out
-
-
-@cache
-def step_kernels(cell_m: float) -> Floats:
-    """Where a second takes the camera, by heading (north, north-east, ...): shares of the 3 x 3 tiles, (8, 3, 3)."""
-    out = np.zeros((HEADINGS, 3, 3))
-    for heading in range(HEADINGS):
-        angle = 2 * math.pi * heading / HEADINGS
-        for speed, share in SPEEDS:
-            far = min(speed / cell_m, 1.0)
-            down, right = -far * math.cos(angle), far * math.sin(angle)
-            for dr, dc in ((0, 0), (0, 1), (1, 0), (1, 1)):  # split between the four nearest tiles
-                weight = (abs(down) if dr else 1 - abs(down)) * (abs(right) if dc else 1 - abs(right))
-                row, column = 1 + dr * int(np.sign(down)), 1 + dc * int(np.sign(right))
-                out[heading, row, column] += share * weight
     return out
 
 

@@ -28,8 +28,8 @@ def bench_localize(bundle: Bundle, seed: int = 9000, minutes: float = 30.0, deit
         if deit:
             large = _deit_bundle(Path(work) / "deit")
             if large is not None:
-                found = _one(large, Path(work), seed, 60.0, tiles=16)
-                out |= {"realtime_deit_s": found["realtime"], "ms_per_frame_deit_s": found["ms"]}
+                values = _one(large, Path(work), seed, 60.0, tiles=16)
+                out |= {"realtime_deit_s": values["realtime"], "ms_per_frame_deit_s": values["ms"]}
     return out
 
 
@@ -38,10 +38,10 @@ def _one(bundle: Bundle, work: Path, seed: int, seconds: float, tiles: int = 37)
     start = time.perf_counter()
     gallery = town_gallery(town, bundle, work / f"{tiles}")
     indexed_s = time.perf_counter() - start
-    found = drive_frames(town, 3, bundle, seconds)
-    if found is None:
-        raise UserError(f"Town {seed} has no road for such a drive.", "Take another --seed.")
-    frames: list[Frame] = list(found[0])
+    drive = drive_frames(town, 3, bundle, seconds)
+    if drive is None:
+        raise UserError(f"Town {seed} has no road for such a drive.", "Choose another --seed.")
+    frames: list[Frame] = list(drive[0])
     localizer = Localizer(gallery, bundle)
     localizer.update(frames[0])
     spent = []

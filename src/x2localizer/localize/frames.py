@@ -1,4 +1,4 @@
-"""Which frames show something? Black, white and frozen pictures do not, and long without any is an interruption."""
+"""Which frames are usable? Black, white and frozen pictures are not, and a long time without any is an interruption."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from x2localizer.types import Frame, Image
 FLAT = 4.0
 """Grey levels of spread below which a picture shows nothing: a covered lens, a black or white screen."""
 FROZEN_AFTER = 3
-"""So many frames that equal the one before them to the last bit are a frozen picture: a sensor always has noise."""
+"""Frames in a row that equal the previous one to the last bit are a frozen picture: a sensor always has noise."""
 
 
 class FrameGate:
@@ -29,6 +29,6 @@ class FrameGate:
         return float(frame.image.std()) >= FLAT and self._same < FROZEN_AFTER
 
     def interrupted(self, frame: Frame) -> bool:
-        """Whether the last usable frame lies too far back; the frame counts as seen from now on."""
+        """Whether the last usable frame lies too far back; this frame then counts as the last one."""
         last, self._last_usable_s = self._last_usable_s, frame.time_s
         return last is not None and not 0 <= frame.time_s - last <= self._gap_s

@@ -1,102 +1,120 @@
 """The localizer: a frame in, a fix out.
 
-Keyframes fill a window. The first window is searched at every keyframe, so that the answer grows better from the first
-frame on. With the policy ``swrl`` a new window starts every 20 s and is searched when its last keyframe has come; until
-then the old candidates serve. Between searches each frame is matched with the tiles of the candidate regions.
+Keyframes fill a window. A refresh policy decides when the window is searched; until the next search the old candidates
+serve, and each frame is matched with the tiles of the candidate regions.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
+from PIL import Image as Pillow
 
 from x2localizer import geo
 from x2localizer.config import LocalizeSettings
-from x2localizer.encoders import Bundle, SetCodes
-from x2localizer.gallery.store import Gallery
+from x2localizer.encoders import Bundle, Encoder
+from x2localizer.errors import ConfigError
+from x2localizer.gallery.store import Gallery, check_encoder
 from x2localizer.gallery.tiles import TileReader
 from x2localizer.localize.belief import Belief, Match
-from x2localizer.localize.confidence import Confidence, Evidence
+from x2localizer.localize.confidence import NEVER_SURE, Confidence, evidence_for
 from x2localizer.localize.frames import FrameGate
-from x2localizer.search import Hits, Prior, Searcher, nearest_region
-from x2localizer.types import Candidate, Codes, Fix, Frame, Image, Position, Region
+from x2localizer.localize.refresh import SearchMoment, policies
+from x2localizer.search import Prior, RankedRegions, Searcher
+from x2localizer.similarity import Query
+from x2localizer.types import Candidate, Codes, Fix, Frame, Image, Position, Region, View
 
 SEARCHED_PER_CANDIDATE = 6
+"""Regions of a gallery overlap: more are searched than are kept, so that the kept ones are different places."""
 NEAR_BORDER = 3
 """Half tiles from the border of its region at which a path gets the next one."""
-OVERLAP = 0.4
+MAX_OVERLAP = 0.4
 """A region of which a better one covers more is not a candidate of its own."""
 
 
-def apart(regions: list[Region], most: int) -> list[int]:
+def distinct(regions: list[Region], most: int) -> list[int]:
     """Which of some regions, best first, to keep: none overlaps a better one by much."""
     kept: list[int] = []
     for i, region in enumerate(regions):
-        if all(geo.region_overlap(region, regions[k]) <= OVERLAP for k in kept):
+        if all(geo.region_overlap(region, regions[k]) <= MAX_OVERLAP for k in kept):
             kept.append(i)
             if len(kept) == most:
                 break
     return kept
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class View:
-    """A keyframe beside the region it was matched with: similarities with its tiles at half stride, (m, m)."""
+@dataclass
+class _State:
+    """What a localizer remembers since the start, or since the last interruption."""
 
-    frame: Frame
-    region: Region
-    similarities: npt.NDArray[np.float32]
-    valid: npt.NDArray[np.bool_]
+    window: deque[tuple[Image, Codes]]
+    keyframe_s: float | None = None
+    searched_s: float | None = None
+    searches: int = 0
+    last_s: float | None = None
+    belief: Belief | None = None
+    ranked: RankedRegions | None = None
+    guess: Position | None = None
+    confidence: float = 0.0
+    candidates: tuple[Candidate, ...] = field(default=())
 
 
 class Localizer:
-    """Follows one camera through one gallery."""
+    """Follows one camera through one gallery.
+
+    gallery, encoder: must belong together: the encoder made the gallery's codes.
+    settings: see :class:`x2localizer.config.LocalizeSettings`.
+    prior: what is known in advance of where the camera is.
+    searcher: one that is shared by several localizers of the same gallery and settings.
+    confidence: instead of the one that comes with the bundle.
+    """
 
     def __init__(
         self,
         gallery: Gallery,
-        bundle: Bundle,
+        encoder: Encoder,
         settings: LocalizeSettings | None = None,
         *,
         prior: Prior | None = None,
         searcher: Searcher | None = None,
         confidence: Confidence | None = None,
     ) -> None:
-        self.gallery, self.bundle = gallery, bundle
+        check_encoder(gallery, encoder)
+        self.gallery, self.encoder = gallery, encoder
         self.settings = settings or LocalizeSettings()
+        self._policy = policies.get(self.settings.policy)(self.settings)
         self.searcher = searcher or Searcher.over(
-            gallery, threads=bundle.threads, similarity=self.settings.similarity,
-            spacing_s=self.settings.keyframe_spacing_s,
+            gallery, self.settings.similarity, spacing_s=self.settings.keyframe_spacing_s,
+            motion=self.settings.motion, threads=encoder.threads,
         )  # fmt: skip
+        if self.searcher.similarity.name != self.settings.similarity:
+            raise ConfigError(
+                f"The searcher ranks by {self.searcher.similarity.name}, the settings say {self.settings.similarity}.",
+                "Give both the same similarity.",
+            )
         self._allowed = None if prior is None else prior.allowed(gallery.regions)
-        self._confidence = confidence or Confidence.of(bundle, self.settings)
+        self.confidence = confidence or self._own_confidence()
         self._tiles = TileReader(gallery)
         self._gate = FrameGate(self.settings.gap_s)
-        self._restart()
+        self._budget = min(self.settings.budget, encoder.spec.frames)
+        self._state = self._fresh_state()
 
-    def _restart(self) -> None:
-        self._window: deque[tuple[Image, Codes]] = deque(maxlen=min(self.settings.budget, self.bundle.spec.frames))
-        self._keyframe_s: float | None = None
-        self._searched_s: float | None = None
-        self._searches = 0
-        self._last_s: float | None = None
-        self._belief: Belief | None = None
-        self._hits: Hits | None = None
-        self._guess: Position | None = None
-        self._candidates: tuple[Candidate, ...] = ()
-        self.evidence: Evidence | None = None
-        """What spoke for the last fix."""
-        self.view: View | None = None
-        """What the last frame was matched with, for those who draw."""
+    def _own_confidence(self) -> Confidence:
+        if not isinstance(self.encoder, Bundle):
+            return NEVER_SURE
+        manifest = self.gallery.manifest
+        return Confidence.load(self.encoder.root, self.settings, (manifest.zoom, manifest.stride))
+
+    def _fresh_state(self) -> _State:
+        return _State(deque(maxlen=self._budget))
 
     @property
     def frame_size(self) -> tuple[int, int]:
-        """Height and width that frames must have; open the video with this size."""
-        return self.bundle.spec.frame_height, self.bundle.spec.frame_width
+        """Height and width that frames are brought to; a video opened with this size saves that work."""
+        return self.encoder.spec.frame_size
 
     def run(self, frames: Iterable[Frame]) -> Iterator[Fix]:
         """A fix for every frame of a source."""
@@ -104,114 +122,119 @@ class Localizer:
             yield self.update(frame)
 
     def update(self, frame: Frame) -> Fix:
-        """Take in the next frame."""
-        if frame.image.shape != (*self.frame_size, 3):
-            raise ValueError(f"frames must be {self.frame_size[0]} x {self.frame_size[1]}, not {frame.image.shape}")
+        """Take in the next frame; its picture may have any size."""
+        frame = self._resized(frame)
         if not self._gate.usable(frame):
-            return Fix(frame.index, frame.time_s, "lost", candidates=self._candidates)
+            return Fix(frame.index, frame.time_s, "lost", candidates=self._state.candidates)
         if self._gate.interrupted(frame):
-            self._restart()
+            self._state = self._fresh_state()
+        state = self._state
+        code = self.encoder.encode_frames(frame.image[None])[0]
         is_keyframe = (
-            self._keyframe_s is None or frame.time_s - self._keyframe_s >= self.settings.keyframe_spacing_s - 1e-3
+            state.keyframe_s is None or frame.time_s - state.keyframe_s >= self.settings.keyframe_spacing_s - 1e-3
         )
-        code = self.bundle.encode_frames(frame.image[None])[0]
         if is_keyframe:
-            self._keyframe_s = frame.time_s
-            self._window.append((frame.image, code))
-        refreshed = is_keyframe and self._due(frame.time_s)
+            state.keyframe_s = frame.time_s
+            state.window.append((frame.image, code))
+        refreshed = is_keyframe and self._policy.is_due(self._moment(frame.time_s))
         if refreshed:
             self._search(frame.time_s)
-        seconds = 0.0 if self._last_s is None else frame.time_s - self._last_s
-        self._last_s = frame.time_s
-        if self._belief is None or self._hits is None:
+        seconds = 0.0 if state.last_s is None else frame.time_s - state.last_s
+        state.last_s = frame.time_s
+        if state.belief is None:
             return Fix(frame.index, frame.time_s, "lost")
-        match = self._belief.update(code, seconds)
-        if self.settings.policy == "swrl" and self._follow(match):
-            match = self._belief.best(code)
-        grid = self._belief.grid
-        self.view = View(
-            frame, grid.regions[match.candidate], grid.codes[match.candidate] @ code, grid.valid[match.candidate]
-        )
-        return self._fix(frame, match, refreshed)
+        match = state.belief.update(code, seconds)
+        if self._policy.adds_regions and self._follow(state.belief, match):
+            match = state.belief.best(code)
+        return self._fix(frame, match, code, refreshed)
 
-    def _due(self, time_s: float) -> bool:
-        """Whether the candidates are to be searched anew with the keyframe that has just come."""
-        if self._searches < (self._window.maxlen or 1):
-            return True  # the first window: better with every keyframe
-        if self.settings.policy == "once":
-            return False
-        return self._searched_s is None or time_s - self._searched_s >= self.settings.window_s - 1e-3
+    def _resized(self, frame: Frame) -> Frame:
+        """A frame at the size that the encoder takes."""
+        image = frame.image
+        if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.size:
+            raise ValueError(f"a frame is RGB bytes of shape (height, width, 3), not {image.dtype} {image.shape}")
+        if image.shape[:2] == self.frame_size:
+            return frame
+        height, width = self.frame_size
+        small = Pillow.fromarray(np.ascontiguousarray(image)).resize((width, height), Pillow.Resampling.BOX)
+        return Frame(frame.index, frame.time_s, np.asarray(small))
+
+    def _moment(self, time_s: float) -> SearchMoment:
+        state = self._state
+        since = None if state.searched_s is None else time_s - state.searched_s
+        return SearchMoment(time_s, state.searches, since, len(state.window), self._budget, state.confidence)
+
+    def _query(self) -> Query:
+        images, codes = zip(*self._state.window, strict=True)
+        return self.searcher.similarity.encode(self.encoder, images, codes)
 
     def _search(self, time_s: float) -> None:
-        """The best regions for the window, and the belief on their tiles."""
-        code = self._window_code()
-        # Regions of a gallery overlap: more are searched than are kept, so that the kept ones are different places.
-        hits = self.searcher.search(code, SEARCHED_PER_CANDIDATE * self.settings.candidates, self._allowed)
-        self._searches += 1
-        self._searched_s = time_s
-        table = self.gallery.regions
-        kept = apart([table.region(int(row)) for row in hits.rows], self.settings.candidates)
-        if not kept:
-            return
-        hits = self._with_own_region(code, hits.taken(kept))
-        self._adopt(hits)
+        """Make the best regions for the window the candidates."""
+        state, table = self._state, self.gallery.regions
+        query = self._query()
+        ranked = self.searcher.search(query, SEARCHED_PER_CANDIDATE * self.settings.candidates, self._allowed)
+        state.searches += 1
+        state.searched_s = time_s
+        kept = distinct([table.region(int(row)) for row in ranked.rows], self.settings.candidates)
+        if kept:
+            self._adopt(self._with_own_region(query, ranked.take(kept)))
 
-    def _adopt(self, hits: Hits, anew: float | None = None) -> None:
-        """Make hits the candidates, and carry the belief over to their tiles."""
-        regions = [self.gallery.regions.region(int(row)) for row in hits.rows]
-        grid, scores = self._tiles.grid(regions), hits.score.astype(np.float64)
+    def _adopt(self, ranked: RankedRegions, restart_share: float | None = None) -> None:
+        """Make ranked regions the candidates, and carry the belief over to their tiles."""
+        state = self._state
+        regions = [self.gallery.regions.region(int(row)) for row in ranked.rows]
+        grid, scores = self._tiles.grid(regions), ranked.scores.astype(np.float64)
         if not grid.valid.any():
             return
-        old = self._belief
-        self._belief = Belief(grid, scores, self.settings) if old is None else old.carried_over(grid, scores, anew)
-        self._hits = hits
-        self._candidates = tuple(Candidate(r, float(s)) for r, s in zip(regions, hits.score, strict=True))
+        if state.belief is None:
+            state.belief = Belief(grid, scores, self.settings)
+        else:
+            state.belief = state.belief.carried_over(grid, scores, restart_share)
+        state.ranked = ranked
+        state.candidates = tuple(Candidate(r, float(s)) for r, s in zip(regions, ranked.scores, strict=True))
 
-    def _window_code(self) -> SetCodes:
-        """The window as the searcher wants it: Phi of its keyframes, or phi of each, which is known already."""
-        if self.searcher.similarity == "s_path":
-            tokens = np.stack([code for _, code in self._window])[None]
-            return SetCodes(tokens[:, 0], tokens)
-        return self.bundle.encode_prefixes(np.stack([image for image, _ in self._window])[None])
+    def _with_own_region(self, query: Query, ranked: RankedRegions) -> RankedRegions:
+        """The ranked regions and, along a path, the region around the last guess: a path continues where it was."""
+        guess = self._state.guess
+        if guess is None or self.settings.matching == "frame":
+            return ranked
+        row = self.gallery.regions.nearest(guess, self._allowed)
+        if row is None or row in ranked.rows:
+            return ranked
+        return ranked.join(self.searcher.compare(query, np.array([row], np.int64)))
 
-    def _with_own_region(self, code: SetCodes, hits: Hits) -> Hits:
-        """The hits and, where the path is followed, the region around the last guess: a path goes on where it was."""
-        if self._guess is None or self.settings.matching == "frame":
-            return hits
-        row = nearest_region(self.gallery.regions, self._guess, self._allowed)
-        if row is None or row in hits.rows:
-            return hits
-        return hits.joined(self.searcher.look_at(code, np.array([row], np.int64)))
-
-    def _follow(self, match: Match) -> bool:
+    def _follow(self, belief: Belief, match: Match) -> bool:
         """Where a path nears the border of its region, put the region around it among the candidates."""
-        assert self._belief is not None
-        assert self._hits is not None
-        m = self._belief.grid.valid.shape[1]
+        ranked = self._state.ranked
+        assert ranked is not None
+        m = belief.grid.valid.shape[1]
         inside = min(match.row, match.column, m - 1 - match.row, m - 1 - match.column)
         if self.settings.matching == "frame" or inside >= NEAR_BORDER:
             return False
-        place = self._belief.grid.place(match.candidate, match.row, match.column)
-        row = nearest_region(self.gallery.regions, place, self._allowed)
-        if row is None or row in self._hits.rows:
+        place = belief.grid.place(match.candidate, match.row, match.column)
+        row = self.gallery.regions.nearest(place, self._allowed)
+        if row is None or row in ranked.rows:
             return False
-        kept = list(range(len(self._hits.rows)))
-        if len(kept) >= self.settings.candidates + 2:  # the one that is believed least makes room
-            kept.remove(int(self._belief.mass.sum((0, 2, 3)).argmin()))
-        here = self.searcher.look_at(self._window_code(), np.array([row], np.int64))
-        self._adopt(self._hits.taken(kept).joined(here), anew=0.0)
+        kept = list(range(len(ranked.rows)))
+        if len(kept) >= self.settings.candidates + 2:  # the one with the least belief makes room
+            kept.remove(int(belief.mass.sum((0, 2, 3)).argmin()))
+        here = self.searcher.compare(self._query(), np.array([row], np.int64))
+        self._adopt(ranked.take(kept).join(here), restart_share=0.0)
         return True
 
-    def _fix(self, frame: Frame, match: Match, refreshed: bool) -> Fix:
-        assert self._belief is not None
-        assert self._hits is not None
-        self.evidence = Evidence.of(match, self._hits, self._belief.frames)
-        confidence = self._confidence.probability(self.evidence)
-        sure = confidence >= self._confidence.threshold
-        self._guess = self._belief.grid.place(match.candidate, match.row, match.column)
-        early = self._searches < (self._window.maxlen or 1) or self._belief.frames < self._confidence.least_frames
+    def _fix(self, frame: Frame, match: Match, code: Codes, refreshed: bool) -> Fix:
+        state = self._state
+        belief = state.belief
+        assert belief is not None
+        assert state.ranked is not None
+        evidence = evidence_for(match, state.ranked, belief.frames)
+        state.confidence = self.confidence.probability(evidence)
+        state.guess = belief.grid.place(match.candidate, match.row, match.column)
+        early = state.searches < self._budget or belief.frames < self.confidence.least_frames
+        sure = state.confidence >= self.confidence.threshold
+        grid, c = belief.grid, match.candidate
+        view = View(frame, grid.regions[c], grid.codes[c] @ code, grid.valid[c])
         return Fix(
-            frame.index, frame.time_s, "tracking" if sure else "locating" if early else "lost",
-            self._guess, confidence, match.similarity,
-            self._belief.grid.regions[match.candidate], self._candidates, refreshed,
+            frame.index, frame.time_s, "tracking" if sure else "locating" if early else "lost", state.guess,
+            state.confidence, match.similarity, grid.regions[c], state.candidates, refreshed, evidence, view,
         )  # fmt: skip

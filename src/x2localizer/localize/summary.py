@@ -1,4 +1,4 @@
-"""What came of a localization, in a few numbers; with the truth, how good it was."""
+"""A track in a few numbers; with the truth, how good it was."""
 
 from __future__ import annotations
 
@@ -6,27 +6,52 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from x2localizer import geo
 from x2localizer.sources.tracks import Track
-from x2localizer.types import Fix, Position
+from x2localizer.types import Fix, Floats, Position
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Shares are in percent. The last five need the truth: how many fixes it covers, the share of all guesses and of
-    the sure fixes within 80 m, and the median errors of both in metres."""
+    """The numbers of a track. Those from ``with_truth`` on need the truth.
+
+    frames: how many there were.
+    tracking_percent: share of frames with a position.
+    first_fix_s: seconds to the first position; None if there is none.
+    searches: how often the candidates were searched.
+    with_truth: frames for which the truth is known.
+    within_80m_percent: share of these whose guess is within 80 m of the truth.
+    median_m: median error of the guesses, in metres.
+    sure_within_80m_percent, sure_median_m: the same for positions alone.
+    """
 
     frames: int
-    tracking: float
+    tracking_percent: float
     first_fix_s: float | None
-    refreshes: int
+    searches: int
     with_truth: int = 0
-    within_80m: float | None = None
+    within_80m_percent: float | None = None
     median_m: float | None = None
-    sure_within_80m: float | None = None
+    sure_within_80m_percent: float | None = None
     sure_median_m: float | None = None
+
+    def to_rows(self) -> list[tuple[str, str]]:
+        """Labels and values with their units, for people."""
+        first = "never" if self.first_fix_s is None else f"after {self.first_fix_s:.0f} s"
+        rows = [
+            ("frames", f"{self.frames:,}"), ("sure of the position", f"{self.tracking_percent:.0f}% of the frames"),
+            ("first sure position", first), ("searches", f"{self.searches:,}"),
+        ]  # fmt: skip
+        if self.within_80m_percent is not None:
+            rows.append(("within 80 m of the truth", f"{self.within_80m_percent:.0f}% of all guesses"))
+        if self.median_m is not None:
+            rows.append(("median error", f"{self.median_m:,.0f} m"))
+        if self.sure_within_80m_percent is not None:
+            rows.append(("within 80 m when sure", f"{self.sure_within_80m_percent:.0f}% of the positions"))
+        if self.sure_median_m is not None:
+            rows.append(("median error when sure", f"{self.sure_median_m:,.0f} m"))
+        return rows
 
 
 def error_m(fix: Fix, truth: Position | None) -> float:
@@ -36,13 +61,13 @@ def error_m(fix: Fix, truth: Position | None) -> float:
     return float(geo.distance_m(fix.guess.lat_deg, fix.guess.lon_deg, truth.lat_deg, truth.lon_deg))
 
 
-def errors_m(fixes: Sequence[Fix], truth: Track) -> npt.NDArray[np.float64]:
+def errors_m(fixes: Sequence[Fix], truth: Track) -> Floats:
     """The distance of each guess from the truth, in metres; NaN without a guess, or where there is no truth."""
     return np.array([error_m(fix, truth.at(fix.time_s)) for fix in fixes], np.float64)
 
 
 def summarize(fixes: Sequence[Fix], truth: Track | None = None) -> Summary:
-    """The numbers of a run."""
+    """The numbers of a track."""
     sure = np.array([fix.position is not None for fix in fixes], np.bool_)
     first = next((fix.time_s - fixes[0].time_s for fix in fixes if fix.position is not None), None)
     tracking = 100.0 * float(sure.mean()) if len(fixes) else 0.0
@@ -60,6 +85,6 @@ def summarize(fixes: Sequence[Fix], truth: Track | None = None) -> Summary:
     )  # fmt: skip
 
 
-def _median(errors: npt.NDArray[np.float64]) -> float | None:
+def _median(errors: Floats) -> float | None:
     known = errors[~np.isnan(errors)]
     return float(np.median(known)) if len(known) else None

@@ -1,6 +1,6 @@
-"""Which regions look most like a prefix? Exact similarities, and a fast search that proves its answer."""
+"""Which regions look most like a window? Any similarity, plain or fast with a proof, and what is known in advance."""
 
-from x2localizer.search.prior import Box, Circle, Prior, Reach, nearest_region
-from x2localizer.search.search import Hits, Searcher
+from x2localizer.search.prior import BoxPrior, CirclePrior, Prior, ReachPrior
+from x2localizer.search.searcher import RankedRegions, Searcher
 
-__all__ = ["Box", "Circle", "Hits", "Prior", "Reach", "Searcher", "nearest_region"]
+__all__ = ["BoxPrior", "CirclePrior", "Prior", "RankedRegions", "ReachPrior", "Searcher"]

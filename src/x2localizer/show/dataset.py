@@ -1,4 +1,4 @@
-"""A contact sheet of a data set: a few videos, their region, their keyframes and tiles."""
+"""A contact sheet of a dataset: a few videos, their region, their keyframes and tiles."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def _strip(data: Dataset, video: VideoRow) -> Image | None:
     strip = Pillow.new("RGB", (SIDE + 8 + 8 * 168, SIDE + 26), PAPER)
     strip.paste(ground, (4, 22))
     draw = ImageDraw.Draw(strip)
-    told = ", ".join(word for word in (video.season, video.weather, video.daytime) if word)
+    conditions = ", ".join(word for word in (video.season, video.weather, video.daytime) if word)
     draw.text(
-        (6, 4), f"{video.video_id}   {video.split} {video.role}   {video.region_id}   {told}", INK, label_font(13)
+        (6, 4), f"{video.video_id}   {video.split} {video.role}   {video.region_id}   {conditions}", INK, label_font(13)
     )
     for i, (frame, tile) in enumerate(pictures):
         x = SIDE + 12 + i * 168

@@ -45,13 +45,13 @@ class GalleryMap:
 
 def draw_gallery(gallery: Gallery, around: list[Region]) -> GalleryMap:
     """The map of the area that some regions span, with a tile of margin."""
-    about = gallery.about
-    world = 1 << about.zoom
+    manifest = gallery.manifest
+    n, world = manifest.region_tiles, 1 << manifest.zoom
     first = around[0].x
     # Columns relative to the first region, so that a span across the antimeridian stays whole.
     columns = [(region.x - first + world // 2) % world - world // 2 for region in around]
-    west, east = first + min(columns) - 1, first + max(columns) + about.n + 1
-    north, south = min(region.y for region in around) - 1, max(region.y for region in around) + about.n + 1
+    west, east = first + min(columns) - 1, first + max(columns) + n + 1
+    north, south = min(region.y for region in around) - 1, max(region.y for region in around) + n + 1
     shrink = 1
     while max(east - west, south - north) * PICTURE_PX // shrink > MOST_PIXELS and shrink < PICTURE_PX:
         shrink *= 2
@@ -59,10 +59,10 @@ def draw_gallery(gallery: Gallery, around: list[Region]) -> GalleryMap:
     image = np.full(((south - north) * px, (east - west) * px, 3), 225, np.uint8)
     for by in range(north // BLOCK * BLOCK, south, BLOCK):
         row = [(bx % world, by) for bx in range(west // BLOCK * BLOCK, east, BLOCK)]
-        for block in gallery.blocks(row):
-            left = ((block.x - west + world // 2) % world - world // 2) * px
-            _paste(image, block.picture[::shrink, ::shrink], left, (block.y - north) * px)
-    return GalleryMap(image, about.zoom, west, north, px)
+        for (x, y), picture in gallery.pictures(row).items():
+            left = ((x - west + world // 2) % world - world // 2) * px
+            _paste(image, picture[::shrink, ::shrink], left, (y - north) * px)
+    return GalleryMap(image, manifest.zoom, west, north, px)
 
 
 def track_picture(gallery: Gallery, fixes: Sequence[Fix], truth: Track | None = None) -> Image:
@@ -76,8 +76,9 @@ def track_picture(gallery: Gallery, fixes: Sequence[Fix], truth: Track | None = 
     unit = max(canvas.size) / 500
     if truth is not None:
         known = [drawn.pixel(place) for fix in fixes if (place := truth.at(fix.time_s)) is not None]
-        draw.line(known, fill=(255, 255, 255, 230), width=round(4 * unit), joint="curve")
-        draw.line(known, fill=(20, 20, 20, 255), width=max(1, round(1.5 * unit)), joint="curve")
+        if len(known) > 1:
+            draw.line(known, fill=(255, 255, 255, 230), width=round(4 * unit), joint="curve")
+            draw.line(known, fill=(20, 20, 20, 255), width=max(1, round(1.5 * unit)), joint="curve")
     for fix in fixes:
         if fix.guess is not None:
             x, y = drawn.pixel(fix.guess)

@@ -116,7 +116,7 @@ def draw_tracks(
 
 
 def _dots(draw: ImageDraw.ImageDraw, base: Map, track: Track, spacing_s: float, thick: int) -> None:
-    """A dot every so many seconds; numbered if there are few."""
+    """A dot every ``spacing_s`` seconds; numbered if there are few."""
     times = np.arange(float(track.times_s[0]), float(track.times_s[-1]) + 1e-6, spacing_s)
     lats, lons = track.positions(times)
     known = np.isfinite(lats)

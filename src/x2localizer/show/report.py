@@ -1,7 +1,7 @@
-"""One HTML file that tells what a localization saw and said. It opens without a network.
+"""A track as one HTML page that opens without a network.
 
-The map is made of the gallery's own pictures, with the track, the truth, the candidates and the refreshes on it; then
-the frames beside the heatmaps of their similarity over the region, and the error over time.
+The map is made of the gallery's own pictures, with the track, the truth, the candidates and the searches on it; then
+the error over time, and frames beside the heatmaps of their similarity over the region.
 """
 
 from __future__ import annotations
@@ -12,16 +12,14 @@ import io
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 from PIL import Image as Pillow
 
 from x2localizer import geo
 from x2localizer.gallery.store import Gallery
-from x2localizer.localize.localizer import View
 from x2localizer.localize.summary import Summary, errors_m
 from x2localizer.show.gallery_map import GalleryMap, draw_gallery
 from x2localizer.sources.tracks import Track
-from x2localizer.types import Fix, Image, Position
+from x2localizer.types import Bools, Codes, Fix, Floats, Image, Position, View
 
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 1100px; padding: 0 1em; color: #222; }
@@ -37,7 +35,7 @@ vertical-align: middle; }
 SURE, UNSURE, TRUTH, CANDIDATE = "#e6007e", "#ff9d00", "#ffffff", "#00c8ff"
 
 
-def report(
+def report_page(
     fixes: Sequence[Fix],
     views: Sequence[View],
     gallery: Gallery,
@@ -45,7 +43,7 @@ def report(
     truth: Track | None = None,
     title: str = "Where was the camera?",
 ) -> str:
-    """The page as text."""
+    """The page as HTML."""
     regions = [fix.region for fix in fixes if fix.region is not None]
     parts = [f"<h1>{html.escape(title)}</h1>", _numbers(summary)]
     if regions:
@@ -53,7 +51,7 @@ def report(
     if truth is not None:
         parts += ["<h2>Error over time</h2>", _curve(fixes, errors_m(fixes, truth))]
     if views:
-        parts += ["<h2>What was seen, and where it fits</h2>", _views(views)]
+        parts += ["<h2>Frames, and where they fit</h2>", _views(views)]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
         f'content="width=device-width"><title>{html.escape(title)}</title><style>{STYLE}</style></head><body>\n'
@@ -63,18 +61,8 @@ def report(
 
 
 def _numbers(summary: Summary) -> str:
-    rows = [
-        ("frames", f"{summary.frames}"), ("sure of the position", f"{summary.tracking:.0f}% of them"),
-        ("first sure fix", "never" if summary.first_fix_s is None else f"after {summary.first_fix_s:.0f} s"),
-        ("searches", f"{summary.refreshes}"),
-    ]  # fmt: skip
-    if summary.within_80m is not None:
-        rows.append(("within 80 m of the truth", f"{summary.within_80m:.0f}% of all guesses"))
-    if summary.sure_within_80m is not None:
-        rows.append(("", f"{summary.sure_within_80m:.0f}% of the sure ones"))
-    if summary.median_m is not None:
-        rows.append(("median error", f"{summary.median_m:.0f} m"))
-    return "<table>" + "".join(f"<tr><td>{name}</td><td><b>{value}</b></td></tr>" for name, value in rows) + "</table>"
+    rows = "".join(f"<tr><td>{name}</td><td><b>{value}</b></td></tr>" for name, value in summary.to_rows())
+    return f"<table>{rows}</table>"
 
 
 def _map(drawn: GalleryMap, fixes: Sequence[Fix], truth: Track | None) -> str:
@@ -107,7 +95,7 @@ def _map(drawn: GalleryMap, fixes: Sequence[Fix], truth: Track | None) -> str:
                     f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{6 * unit:.1f}" fill="none" stroke="{CANDIDATE}" '
                     f'stroke-width="{1.4 * unit:.1f}"/>'
                 )
-    key = [(SURE, "sure"), (UNSURE, "guess, not sure"), (CANDIDATE, "searched anew; candidate regions")]
+    key = [(SURE, "sure"), (UNSURE, "guess, not sure"), (CANDIDATE, "searched again; candidate regions")]
     if truth is not None:
         key.append(("#111", "truth"))
     legend = "".join(f'<span><i style="background:{colour}"></i>{name}</span>' for colour, name in key)
@@ -131,7 +119,7 @@ def _line(drawn: GalleryMap, places: Sequence[Position | None], colour: str, wid
     return out
 
 
-def _curve(fixes: Sequence[Fix], errors: npt.NDArray[np.float64]) -> str:
+def _curve(fixes: Sequence[Fix], errors: Floats) -> str:
     """Distance from the truth over time on a logarithmic scale, with the line of 80 m."""
     width, height, left, bottom = 1000, 260, 60, 30
     times = np.array([fix.time_s for fix in fixes])
@@ -182,7 +170,7 @@ def _views(views: Sequence[View]) -> str:
     return f'<div class="views">{"".join(figures)}</div>'
 
 
-def heatmap(similarities: npt.NDArray[np.float32], valid: npt.NDArray[np.bool_], scale: int = 18) -> Image:
+def heatmap(similarities: Codes, valid: Bools, scale: int = 18) -> Image:
     """Similarities (m, m) in colours from dark blue to yellow, north up; grey where there is no imagery."""
     low, high = (float(f(similarities[valid])) for f in (np.min, np.max)) if valid.any() else (0.0, 1.0)
     share = np.clip((similarities - low) / max(1e-9, high - low), 0, 1)[..., None]

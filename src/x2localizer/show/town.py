@@ -17,7 +17,7 @@ KEYFRAMES, SPACING_S = 8, 5.0
 
 
 def show_town(folder: Path) -> list[Path]:
-    """Draw ``map.png`` and, for each drive, ``sheet.png``; gives the paths. Reads only the files of the folder."""
+    """Draw ``map.png`` and, for each drive, ``sheet.png``; returns the paths. Reads only the files of the folder."""
     if not (folder / "aerial.tif").is_file():
         raise UserError(f"{folder} holds no town.", "Make one: x2l town build --out DIR")
     drives = sorted((path.parent for path in folder.glob("drives/*/drive.gpx")), key=lambda p: (len(p.name), p.name))

@@ -89,6 +89,10 @@ class Imagery:
         box = Box(region.z, region.x, region.y, region.n)
         return self._read(box, region.n * tile_size, geo.region_centre(region))
 
+    def edges(self, z: int) -> tuple[float, float, float, float]:
+        """West, north, east and south of the bounds in tiles of zoom ``z``; east goes on past the antimeridian."""
+        return self._source.extent(z).edges(z)
+
     def tiles(self, z: int, *, min_coverage: float = 1.0) -> Iterator[TileId]:
         """The tiles of which the bounds of the imagery cover at least a share, row by row from the north.
 

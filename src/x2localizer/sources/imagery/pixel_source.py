@@ -74,10 +74,16 @@ class Extent:
         """The latitude in the middle of the map of the imagery, in degrees."""
         return float(geo.from_tile_coordinates(0.0, (self.north + self.south) / 2, 0)[0])
 
+    def edges(self, z: int) -> tuple[float, float, float, float]:
+        """West, north, east and south in tiles of zoom ``z``; an edge very near the border of a tile lies on it."""
+        world = 1 << z
+        west, north, east, south = (_snap(edge * world) for edge in (self.west, self.north, self.east, self.south))
+        return west, north, east, south
+
     def tiles(self, z: int, min_coverage: float) -> Iterator[TileId]:
         """The tiles that lie in the extent with at least that share of their area, row by row."""
         world = 1 << z
-        west, north, east, south = (_snap(edge * world) for edge in (self.west, self.north, self.east, self.south))
+        west, north, east, south = self.edges(z)
         # A tile may be met from both sides when the imagery goes nearly round the globe: count every turn.
         columns = [
             (x, sum(max(0.0, min(east - turn, x + 1) - max(west - turn, x)) for turn in (-world, 0, world)))

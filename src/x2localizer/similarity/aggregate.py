@@ -1,8 +1,4 @@
-"""s_g, s_f and s_mix of the paper (equations 5 to 10 and 15) in numpy, for one prefix against many regions; and s_best,
-s_sum and s_path, which are ours: in them every frame counts.
-
-Shapes: k frame tokens of the prefix, r regions, l tile tokens each, d embedding.
-"""
+"""From the similarities of single frames and tiles to one number for a region: what the similarities share."""
 
 from __future__ import annotations
 
@@ -16,12 +12,10 @@ NO_DATA = np.float32(-1e6)
 """The similarity of a tile without data: it never gets any weight."""
 TAU_SUM = 0.05
 """The temperature of stage 1, at which exp(s / tau) is the odds that a frame and a tile belong together."""
-REACH = 4
-"""Tiles at half stride that the camera may move from one keyframe to the next: 23 m/s over 5 s in the towns."""
 
 
 def token_similarity(frames: Codes, tiles: Codes) -> Codes:
-    """s_tok: (k, d) and (r, l, d) -> (r, k, l)."""
+    """Each frame with each tile: (k, d) and (r, l, d) -> (r, k, l)."""
     r, per, d = tiles.shape
     return np.ascontiguousarray((tiles.reshape(r * per, d) @ frames.T).reshape(r, per, -1).transpose(0, 2, 1))
 
@@ -35,9 +29,9 @@ def soft_aggregate(values: Codes, temperature: float, axis: int) -> Codes:
 
 
 def fine_similarity(s_tok: Codes, temperature: float, valid: Bools | None = None) -> Codes:
-    """s_f: both orders of aggregation, averaged; tiles without data (r, l) do not count. (r, k, l) -> (r,)."""
-    ground_values = s_tok if valid is None else np.where(valid[:, None], s_tok, NO_DATA)
-    ground = soft_aggregate(soft_aggregate(ground_values, temperature, 2), temperature, 1)
+    """s_f, equations 6 to 10: soft maxima over tiles, then frames, and the other way round, averaged. -> (r,)."""
+    per_frame = soft_aggregate(with_data(s_tok, valid), temperature, 2)
+    ground = soft_aggregate(per_frame, temperature, 1)
     per_tile = soft_aggregate(s_tok, temperature, 1)
     if valid is not None:
         per_tile = np.where(valid, per_tile, NO_DATA)
@@ -46,42 +40,47 @@ def fine_similarity(s_tok: Codes, temperature: float, valid: Bools | None = None
 
 
 def best_tiles(s_tok: Codes, valid: Bools | None = None) -> Codes:
-    """The mean over frames of the best tile: (r, k, l) -> (r,)."""
-    seen = s_tok if valid is None else np.where(valid[:, None], s_tok, NO_DATA)
-    out: Codes = seen.max(2).mean(1)
+    """The mean over frames of the best tile, (r,)."""
+    out: Codes = with_data(s_tok, valid).max(2).mean(1)
     return out
 
 
 def summed_tiles(s_tok: Codes, valid: Bools | None = None, temperature: float = TAU_SUM) -> Codes:
-    """s_sum: the camera may be at any tile of a region, so their odds add up: the mean over frames of the log of the
-    mean over tiles. (r, k, l) -> (r,)."""
+    """The mean over frames of the log of the mean odds over tiles, (r,)."""
     top, odds = _odds(s_tok, valid, temperature)
     return np.asarray((top + temperature * np.log(odds.sum(2) / _count(valid, odds))).mean(1), np.float32)
 
 
-def summed_paths(s_tok: Codes, valid: Bools | None = None, temperature: float = TAU_SUM, reach: int = REACH) -> Codes:
-    """s_path: s_sum over paths instead of tiles, which move at most ``reach`` rows and columns from frame to frame.
+def summed_paths(s_tok: Codes, valid: Bools | None = None, temperature: float = TAU_SUM, reach: int = 4) -> Codes:
+    """The log of the mean odds over all paths, per frame, (r,).
 
-    The tiles are a square, row by row. The log of the mean odds over all paths, per frame. (r, k, l) -> (r,)."""
+    The tiles of a region are a square, row by row; a path moves at most ``reach`` rows and columns from one frame to
+    the next.
+    """
     top, odds = _odds(s_tok, valid, temperature)
     r, k, per = odds.shape
     m = math.isqrt(per)
     grid = odds.reshape(r, k, m, m)
     mass = grid[:, 0] / _count(valid, odds)[:, :, None]
-    found = np.zeros(r, np.float32)
+    log_odds = np.zeros(r, np.float32)
     for frame in range(1, k):
         total = mass.sum((1, 2))
-        found += np.log(total)
+        log_odds += np.log(total)
         mass = _spread(mass / total[:, None, None], reach) * grid[:, frame] + np.float32(1e-30)
-    found += np.log(mass.sum((1, 2)))
-    return np.asarray(top.mean(1) + temperature * found / k, np.float32)
+    log_odds += np.log(mass.sum((1, 2)))
+    return np.asarray(top.mean(1) + temperature * log_odds / k, np.float32)
+
+
+def with_data(s_tok: Codes, valid: Bools | None) -> Codes:
+    """Similarities in which tiles without data never count, (r, k, l)."""
+    return s_tok if valid is None else np.where(valid[:, None], s_tok, NO_DATA)
 
 
 def _odds(s_tok: Codes, valid: Bools | None, temperature: float) -> tuple[Codes, Codes]:
     """Each frame's best similarity, (r, k), and the odds of all tiles against it, (r, k, l)."""
-    seen = s_tok if valid is None else np.where(valid[:, None], s_tok, NO_DATA)
-    top = seen.max(2)
-    return top, np.exp((seen - top[:, :, None]) / np.float32(temperature))
+    values = with_data(s_tok, valid)
+    top = values.max(2)
+    return top, np.exp((values - top[:, :, None]) / np.float32(temperature))
 
 
 def _count(valid: Bools | None, odds: Codes) -> Codes:

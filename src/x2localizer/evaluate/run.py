@@ -1,0 +1,161 @@
+"""The protocols by name: models and a dataset in, figures, tables and curves out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from x2localizer.datasets.dataset import Dataset
+from x2localizer.encoders import open_bundle
+from x2localizer.errors import UserError
+from x2localizer.evaluate import linked_clips, long_range, protocols, tables
+from x2localizer.evaluate.embed import Embeddings, Report
+from x2localizer.evaluate.entrants import Entrant, entrants
+from x2localizer.files import write_text
+
+Protocol = Literal["coarse", "fine", "random-start", "long-range"]
+PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
+LongRangeGallery = Literal["auto", "imagery", "dataset"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProtocolResult:
+    """What a protocol measured.
+
+    values: for the results file.
+    text: tables in Markdown.
+    panels: curves for a plot, by panel and name.
+    """
+
+    values: dict[str, Any]
+    text: str
+    panels: dict[str, Any] = field(default_factory=dict)
+
+    def save(self, folder: Path, values: dict[str, Any]) -> list[Path]:
+        """Write results.json (with ``values``, which may say more than our own), table.md and curves.png."""
+        files = [folder / "results.json", folder / "table.md"]
+        write_text(files[0], json.dumps(values, indent=1) + "\n")
+        write_text(files[1], self.text + "\n")
+        if self.panels:
+            from x2localizer.show.plots import save_curves  # noqa: PLC0415 - matplotlib takes a second to load
+
+            files.append(folder / "curves.png")
+            save_curves(files[2], self.panels, "seconds since the first frame", "% of frames within 80 m")
+        return files
+
+
+def run_protocol(
+    protocol: Protocol,
+    models: Sequence[str],
+    data: Dataset,
+    split: str,
+    work: Path,
+    report: Report = lambda what, done, total: None,
+    *,
+    gallery: LongRangeGallery = "auto",
+    keep_first: bool = False,
+) -> ProtocolResult:
+    """Measure models on a dataset, side by side on the same videos and galleries.
+
+    models: training runs, checkpoints, bundles, or rankings files.
+    gallery: of the protocol long-range: the imagery of the split's areas, or the dataset's own regions and tiles; auto
+        takes the imagery if there is any.
+    keep_first: of rankings files: where an item is listed twice, the first counts.
+    """
+    if protocol == "long-range":
+        if gallery == "auto":
+            gallery = "imagery" if long_range.imagery_of(data, split) else "dataset"
+        run: Callable[..., ProtocolResult] = _on_imagery if gallery == "imagery" else _on_dataset
+        return run(models, data, split, work, report)
+    chosen = [replace(entrant, keep_first=keep_first) for model in models for entrant in entrants(model)]
+    measure = {"coarse": _coarse, "fine": _fine, "random-start": _random_start}[protocol]
+    return measure(chosen, data, split, work, report)
+
+
+def _coarse(chosen: list[Entrant], data: Dataset, split: str, work: Path, report: Report) -> ProtocolResult:
+    rows, gallery = protocols.prefix_rows(chosen, data, split, work, report)
+    cells, claims = tables.prefix_cells(rows, gallery), tables.check_claims(rows)
+    videos = len(next(iter(rows[0].ranks.values())))
+    values = {
+        "videos": videos, "gallery": gallery, "rows": tables.to_values(cells), "claims": tables.to_values(claims),
+    }  # fmt: skip
+    text = _heading(split, videos, gallery) + tables.prefix_text(cells)
+    return ProtocolResult(values, text + ("\n\n" + tables.claims_text(claims) if claims else ""))
+
+
+def _fine(chosen: list[Entrant], data: Dataset, split: str, work: Path, report: Report) -> ProtocolResult:
+    rows = protocols.fine_rows(chosen, data, split, work, report)
+    cells = tables.fine_cells(rows)
+    videos, frames = len(rows[0].gate), len(rows[0].found.ranks)
+    text = f"{split}: {frames:,} frames of {videos:,} videos; 95% intervals by bootstrap over videos, seed 42\n\n"
+    values = {"videos": videos, "frames": frames, "rows": tables.to_values(cells)}
+    return ProtocolResult(values, text + tables.fine_text(cells))
+
+
+def _random_start(chosen: list[Entrant], data: Dataset, split: str, work: Path, report: Report) -> ProtocolResult:
+    rows, fine, drawn, gallery = protocols.random_start_rows(chosen, data, split, work, report)
+    if not rows:
+        raise UserError("A random start needs a model that can encode.", "Name a run, a checkpoint or a bundle.")
+    cells, fine_cells = tables.prefix_cells(rows, gallery), tables.fine_cells(fine)
+    videos = len(next(iter(rows[0].ranks.values())))
+    values = {
+        "videos": videos, "gallery": gallery, "rows": tables.to_values(cells), "fine": tables.to_values(fine_cells),
+        "starts": {str(budget): starts.tolist() for budget, starts in drawn.items()},
+    }  # fmt: skip
+    text = _heading(split, videos, gallery) + tables.prefix_text(cells) + "\n\n" + tables.fine_text(fine_cells)
+    return ProtocolResult(values, text)
+
+
+def _on_imagery(models: Sequence[str], data: Dataset, split: str, work: Path, report: Report) -> ProtocolResult:
+    """Long range as deployed: the localizer over one gallery of all areas.
+
+    The first bundle runs every arm; further ones run those that GAReT's objective is compared by.
+    """
+    rides = long_range.long_rides(data, split)
+    followed: dict[str, list[long_range.Followed]] = {}
+    sizes = []
+    for number, name in enumerate(models):
+        bundle = open_bundle(name)
+        gallery = long_range.split_gallery(data, split, bundle, work, report)
+        arms = long_range.all_arms() if number == 0 else long_range.garet_arms()
+        followed |= long_range.run_arms(
+            data, rides, gallery, bundle, arms, lambda done, total: report("drives", done, total)
+        )
+        sizes.append((bundle.fingerprint, len(gallery.regions)))
+    result = long_range.summarize(rides, followed)
+    values = {"bundles": [fingerprint for fingerprint, _ in sizes], "gallery": sizes[0][1], **asdict(result)}
+    heading = (
+        f"{split}: {len(rides)} long drives, one gallery of {sizes[0][1]:,} regions; 95% intervals over drives\n\n"
+    )
+    return ProtocolResult(values, heading + long_range.table_text(result), long_range.panels(result))
+
+
+def _on_dataset(models: Sequence[str], data: Dataset, split: str, work: Path, report: Report) -> ProtocolResult:
+    """Long range as in the paper: the dataset's own regions, and tiles centred on the places where cameras were."""
+    rides = long_range.long_rides(data, split)
+    videos = [video for ride in rides for video in ride.videos]
+    followed: dict[str, list[long_range.Followed]] = {}
+    regions = 0
+    for entrant in (entrant for model in models for entrant in entrants(model)[-1:]):
+        if entrant.encoder is None:
+            raise UserError(f"{entrant.run} is a rankings file: it has no frames.", "Score it with --protocol coarse.")
+        clips = Embeddings(data, split, entrant.encoder, work, report)
+        drives = Embeddings(data, split, entrant.encoder, work, report, videos=videos)
+        arms = linked_clips.run_clip_arms(entrant, clips, drives, rides, "gps")
+        label = "" if len(models) == 1 else f", {entrant.run}"
+        followed |= {f"{arm}{label}": found for arm, found in arms.items()}
+        regions = len(clips.regions)
+    result = long_range.summarize(rides, followed)
+    values = {"gallery": regions, "kind": "dataset", **asdict(result)}
+    heading = (
+        f"{split}: {len(rides)} long sequences, {regions:,} regions of the dataset and tiles centred on the cameras' "
+        "places; 95% intervals over sequences\n\n"
+    )
+    return ProtocolResult(values, heading + long_range.table_text(result), {"each frame by itself": result.curves})
+
+
+def _heading(split: str, videos: int, gallery: int) -> str:
+    return f"{split}: {videos:,} videos, {gallery:,} regions; 95% intervals by bootstrap over videos, seed 42\n\n"

@@ -1,0 +1,86 @@
+"""What a similarity is, and the registry of all of them.
+
+Shapes: k frames of a window, r regions, l tiles in each, d the length of a code.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from x2localizer.encoders import Encoder
+from x2localizer.registry import Registry
+from x2localizer.types import Bools, Codes, Image
+
+CodeKind = Literal["tiles", "regions"]
+"""The codes a gallery can hold: image codes of tiles at half stride, or set codes of whole regions."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Query:
+    """A window of frames as a similarity compares it.
+
+    tokens: one code for each frame, (k, d): image codes, or the tokens of a set code.
+    whole: one code for all of them, (d,), where the similarity uses set codes.
+    """
+
+    tokens: Codes
+    whole: Codes | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compared:
+    """A window compared with r regions, part by part: what a similarity is made of.
+
+    s_tok: each frame with each tile, (r, k, l); s_tok of the paper.
+    s_g: the window as a whole with each region, (r,); None for similarities of tiles.
+    valid: which tiles hold data, (r, l); None if all do.
+    temperature: of the soft maxima of s_f that the encoder was trained with; tau_f of the paper.
+    reach: how many tiles at half stride the camera may move along each axis between two keyframes.
+    """
+
+    s_tok: Codes
+    s_g: Codes | None = None
+    valid: Bools | None = None
+    temperature: float = 0.01
+    reach: int = 4
+
+
+class Similarity(ABC):
+    """One way to rank regions.
+
+    name: how settings and tables call it.
+    codes: which codes of a gallery it compares with.
+    bounded_by: what an upper bound is worked out from: ``every`` frame-tile similarity, or only the ``best`` one of
+        each region, which is cheaper.
+    """
+
+    name: ClassVar[str]
+    codes: ClassVar[CodeKind]
+    bounded_by: ClassVar[Literal["every", "best"]] = "every"
+
+    @abstractmethod
+    def score(self, compared: Compared) -> Codes:
+        """The similarity of each region, (r,)."""
+
+    def bound(self, compared: Compared) -> Codes:
+        """At least the similarity of each region, (r,), given at least the similarity of each frame and tile.
+
+        With ``bounded_by = "best"`` there is one frame and one tile: the best pair. The default suits every similarity
+        that never falls when the similarity of a frame and a tile grows.
+        """
+        return self.score(compared)
+
+    def encode(self, encoder: Encoder, images: Sequence[Image], image_codes: Sequence[Codes]) -> Query:
+        """The keyframes of a window as a query: their image codes, or the set code of their pictures."""
+        if self.codes == "tiles":
+            return Query(np.stack(image_codes))
+        codes = encoder.encode_prefixes(np.stack(images)[None])
+        return Query(codes.tokens[0], codes.whole[0])
+
+
+similarities: Registry[Similarity] = Registry("similarity", "x2localizer.similarity")

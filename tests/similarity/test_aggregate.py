@@ -1,0 +1,100 @@
+"""What similarities are made of, against loops written down from their definitions."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from x2localizer.similarity.aggregate import (
+    best_tiles,
+    fine_similarity,
+    summed_paths,
+    summed_tiles,
+    token_similarity,
+)
+from x2localizer.types import Codes
+
+
+def _unit(rng: np.random.Generator, *shape: int) -> Codes:
+    values = rng.normal(size=shape)
+    return np.asarray(values / np.linalg.norm(values, axis=-1, keepdims=True), np.float32)
+
+
+def _soft(values: list[float], t: float) -> float:
+    top = max(values)
+    weights = [math.exp((v - top) / t) for v in values]
+    return sum(w * v for w, v in zip(weights, values, strict=True)) / sum(weights)
+
+
+def _naive_fine(frames: Codes, tiles: Codes, valid: npt.NDArray[np.bool_], t: float) -> float:
+    """s_f of one region, written down from the paper."""
+    s = [[float(np.dot(f, q)) for q, ok in zip(tiles, valid, strict=True) if ok] for f in frames.astype(np.float64)]
+    ground = _soft([_soft(row, t) for row in s], t)
+    aerial = _soft([_soft([row[j] for row in s], t) for j in range(len(s[0]))], t)
+    return (ground + aerial) / 2
+
+
+@pytest.mark.parametrize("k", [1, 3, 8])
+def test_similarities_equal_loops_and_tiles_without_data_do_not_count(k: int) -> None:
+    rng = np.random.default_rng(k)
+    frames, tiles = _unit(rng, k, 16), _unit(rng, 5, 9, 16)
+    valid = rng.uniform(size=(5, 9)) < 0.6
+    valid[:, 0] = True
+    s_tok = token_similarity(frames, tiles)
+    found = fine_similarity(s_tok, 0.01, valid)
+    for i in range(5):
+        assert found[i] == pytest.approx(_naive_fine(frames, tiles[i], valid[i], 0.01), abs=1e-5)
+        best = [max(float(f @ q) for q, ok in zip(tiles[i], valid[i], strict=True) if ok) for f in frames]
+        assert best_tiles(s_tok, valid)[i] == pytest.approx(sum(best) / k, abs=1e-5)
+    assert (found <= s_tok.max((1, 2)) + 1e-6).all()
+    if k == 1:  # then both orders of aggregation are the same number
+        np.testing.assert_allclose(fine_similarity(s_tok, 0.01), s_tok.max((1, 2)), atol=0.031)
+
+
+def _naive_paths(s: Codes, valid: npt.NDArray[np.bool_], t: float, reach: int) -> float:
+    """s_path of one region: every path written out. (k, l) similarities, (l,) valid."""
+    k, per = s.shape
+    m = math.isqrt(per)
+    paths: list[tuple[tuple[int, ...], float]] = [
+        ((tile,), math.exp(s[0, tile] / t) / int(valid.sum())) for tile in range(per) if valid[tile]
+    ]
+    for frame in range(1, k):
+        longer: list[tuple[tuple[int, ...], float]] = []
+        for path, odds in paths:
+            for tile in range(per):
+                near = abs(tile // m - path[-1] // m) <= reach and abs(tile % m - path[-1] % m) <= reach
+                if valid[tile] and near:
+                    share = 1 / (2 * reach + 1) ** 2
+                    longer.append(((*path, tile), odds * share * math.exp(s[frame, tile] / t)))
+        paths = longer
+    return float(t * math.log(sum(odds for _, odds in paths)) / k)
+
+
+@pytest.mark.parametrize(("k", "reach"), [(1, 1), (2, 1), (3, 1), (3, 2)])
+def test_summed_tiles_and_paths_equal_loops(k: int, reach: int) -> None:
+    rng = np.random.default_rng(10 * k + reach)
+    s_tok = token_similarity(_unit(rng, k, 16), _unit(rng, 4, 9, 16))
+    valid = rng.uniform(size=(4, 9)) < 0.7
+    valid[:, 4] = True
+    tiles, paths = summed_tiles(s_tok, valid, 0.1), summed_paths(s_tok, valid, 0.1, reach)
+    for i in range(4):
+        seen = s_tok[i].astype(np.float64)[:, valid[i]]
+        assert tiles[i] == pytest.approx(np.mean(0.1 * np.log(np.exp(seen / 0.1).mean(1))), abs=1e-5)
+        assert paths[i] == pytest.approx(_naive_paths(s_tok[i].astype(np.float64), valid[i], 0.1, reach), abs=1e-5)
+    if k == 1:
+        np.testing.assert_allclose(paths, tiles, atol=1e-6)
+    cold = summed_tiles(s_tok, valid, 1e-4)
+    np.testing.assert_allclose(cold, best_tiles(s_tok, valid), atol=1e-3)  # without temperature the best tile decides
+
+
+def test_a_path_that_nobody_can_drive_counts_little() -> None:
+    s_tok = np.full((2, 2, 49), -0.2, np.float32)
+    s_tok[0, 0, 0] = s_tok[0, 1, 1] = 0.9  # neighbours
+    s_tok[1, 0, 0] = s_tok[1, 1, 48] = 0.9  # opposite corners
+    tiles, paths = summed_tiles(s_tok), summed_paths(s_tok, reach=2)
+    assert tiles[0] == pytest.approx(float(tiles[1]), abs=1e-6)
+    assert paths[0] > paths[1] + 0.2
+    assert np.isfinite(paths).all()
