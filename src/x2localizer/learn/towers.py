@@ -51,11 +51,13 @@ class TowerPlan:
 class Tower(nn.Module):
     """A network for one view. A family implements ``embed_images``, or ``embed_sets`` if pictures of a set interact.
 
+    name: what ``model.family`` calls the family.
     Options: what ``model.options`` may hold; none by default.
     capabilities: what the family can do. A family that encodes sets only leaves ``frame`` and ``tile`` out of its
         parts; one whose sets have no token for each picture sets ``tokens`` to False.
     """
 
+    name: ClassVar[str]
     Options: ClassVar[type[Settings]] = Settings
     capabilities: ClassVar[Capabilities] = Capabilities()
 
