@@ -384,6 +384,11 @@ def test_the_bundle_equals_torch_on_real_frames(run: Path, bundle: Bundle, tiny_
         np.testing.assert_allclose(np.linalg.norm(code.whole, axis=1), 1.0, atol=1e-5)
 
 
+def test_the_bundle_tells_the_number_of_its_parameters(run: Path, bundle: Bundle) -> None:
+    encoder = CheckpointEncoder(load_checkpoint(run / "progressive" / "best.safetensors"))
+    assert open_bundle(bundle.root).parameters == encoder.parameters == sum(p.numel() for p in Model(MODEL).parameters())
+
+
 def test_the_bundle_holds_shared_numbers_once(bundle: Bundle) -> None:
     graphs = sum((bundle.root / f"{name}.onnx").stat().st_size for name in ("frame", "tile", "prefix", "region"))
     weights = (bundle.root / "weights.bin").stat().st_size

@@ -108,6 +108,7 @@ def export_bundle(
             "format": FORMAT,
             "model": checkpoint.settings.model.model_dump(mode="json"),
             "capabilities": asdict(model.capabilities),
+            "parameters": sum(parameter.numel() for parameter in model.parameters()),
             "config": checkpoint.settings.model_dump(mode="json"),
             "training": {"checkpoint": checkpoint.fingerprint, **checkpoint.state},
             "fingerprint": files_fingerprint(work, model.capabilities.parts),
