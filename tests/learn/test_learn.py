@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,17 +34,18 @@ from x2localizer.datasets.town import make_dataset
 from x2localizer.encoders import Bundle, open_bundle
 from x2localizer.encoders.protocol import PARTS
 from x2localizer.errors import BundleError, CheckpointError, ConfigError, DatasetError, UserError
-from x2localizer.learn import stages
+from x2localizer.learn import frozen as frozen_codes
+from x2localizer.learn import score, stages
 from x2localizer.learn.batches import Videos, ahead, rng_for
-from x2localizer.learn.checkpoint import load_checkpoint, load_weights, save_checkpoint
+from x2localizer.learn.checkpoint import load_checkpoint, load_weights, restore, save_checkpoint
 from x2localizer.learn.encoder import CheckpointEncoder
 from x2localizer.learn.export import check_bundle, export_bundle
+from x2localizer.learn.frozen import Frozen, freeze
 from x2localizer.learn.gather import allowed_columns
 from x2localizer.learn.loop import learning_rate, train
 from x2localizer.learn.model import Model
 from x2localizer.learn.objective import Losses, keep_loss
-from x2localizer.learn.score import Gallery
-from x2localizer.learn.stages import untouched
+from x2localizer.learn.stages import image_codes
 
 MODEL = ModelSettings(
     backbone=BackboneSettings(width=24, depth=2, heads=2, patch=16), frame_height=32, frame_width=64, tile_px=32,
@@ -169,9 +171,8 @@ def test_a_loss_that_is_no_number_stops_and_names_it(
 def test_pictures_are_brought_to_the_size_of_the_model(tiny_dataset: Path) -> None:
     data = open_dataset(tiny_dataset)
     larger = Videos(data, "train", MODEL.model_copy(update={"frame_height": 48, "frame_width": 80, "tile_px": 16}))
-    batch = larger.video_batch(rng_for(1, "full", 0), SHORT)
+    batch = larger.region_batch(rng_for(1, "full", 0), SHORT)
     assert batch.frames.shape[2:] == (3, 48, 80)
-    assert batch.tiles is not None
     assert batch.tiles.shape[2:] == (3, 16, 16)
     pairs = larger.pair_batch(rng_for(1, "image", 0), SHORT)
     assert (pairs.frames.shape[1:], pairs.tiles.shape[1:]) == ((3, 48, 80), (3, 16, 16))
@@ -192,6 +193,7 @@ def test_a_full_disk_stops_a_run_and_keeps_what_was_good(run: Path, tiny_dataset
     code = f"""
 import resource, signal, sys
 from pathlib import Path
+from typing import Any
 from x2localizer.config import TrainSettings
 from x2localizer.learn.loop import train
 settings = TrainSettings.model_validate_json(Path({str(settings)!r}).read_text())
@@ -243,6 +245,40 @@ def test_the_baselines_without_adapters_go_through_the_stages(run: Path, tiny_da
         train(deit, tiny_dataset, tmp_path / "no", ("full",), start=run / "full" / "best.safetensors")
 
 
+def test_only_the_first_process_computes_what_is_frozen(
+    run: Path, tiny_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = restore(load_checkpoint(run / "full" / "best.safetensors"))
+    videos = Videos(open_dataset(tiny_dataset), "train", MODEL)
+    rank, computed = 1, []
+
+    def embed_regions(*arguments: Any) -> Any:
+        computed.append(rank)
+        return score.embed_regions(*arguments)
+
+    def wait_for_all() -> None:
+        nonlocal rank
+        if rank == 1:  # what the first process does meanwhile
+            rank = 0
+            freeze(model, videos, tmp_path)
+            rank = 1
+
+    monkeypatch.setattr(frozen_codes, "embed_regions", embed_regions)
+    monkeypatch.setattr(frozen_codes, "wait_for_all", wait_for_all)
+    monkeypatch.setattr(frozen_codes, "rank_and_world", lambda: (rank, 2))
+    found = freeze(model, videos, tmp_path)
+    assert computed == [0]
+    assert len(found.tokens) == len(found.whole) == len(videos.region_rows)
+    rows = torch.tensor([2, 0])
+    torch.testing.assert_close(found.tokens_of(rows), found.tokens[rows])
+
+
+def test_tokens_of_regions_stay_on_the_cpu_until_a_batch_needs_them() -> None:
+    frozen = Frozen(torch.zeros(9, 16, device="meta"), torch.zeros(9, 49, 16), torch.zeros(3, 16, device="meta"))
+    batch = frozen.tokens_of(torch.tensor([4, 4, 1]))
+    assert (batch.device.type, batch.shape) == ("meta", (3, 49, 16))
+
+
 @pytest.mark.parametrize("name", ABLATIONS)
 def test_every_ablation_is_a_config(name: str, run: Path, tiny_dataset: Path, tmp_path: Path) -> None:
     values = SETTINGS.model_dump(mode="json")
@@ -272,10 +308,8 @@ def test_a_loader_that_dies_is_a_clear_error() -> None:
 
 def test_batches_repeat_and_overlapping_regions_are_no_negatives(tiny_dataset: Path) -> None:
     videos = Videos(open_dataset(tiny_dataset), "train", MODEL)
-    a, b = (videos.video_batch(rng_for(1, "full", 5), SHORT) for _ in range(2))
+    a, b = (videos.region_batch(rng_for(1, "full", 5), SHORT) for _ in range(2))
     assert torch.equal(a.frames, b.frames)
-    assert a.tiles is not None
-    assert b.tiles is not None
     assert torch.equal(a.tiles, b.tiles)
     assert a.tiles.shape == (4, 49, 3, 32, 32)
     everything = range(len(videos.videos))
@@ -290,8 +324,7 @@ def test_batches_repeat_and_overlapping_regions_are_no_negatives(tiny_dataset: P
 def test_stage_3_augments_the_light_of_frames_and_nothing_else(tiny_dataset: Path) -> None:
     settings = SETTINGS.model_copy(update={"progressive": SHORT})
     videos = Videos(open_dataset(tiny_dataset), "train", MODEL)
-    regions = Gallery(torch.zeros(9, 16), torch.zeros(9, 49, 16))
-    frozen = stages.Frozen(regions, torch.zeros(len(videos.videos), 16))
+    frozen = Frozen(torch.zeros(9, 16), torch.zeros(9, 49, 16), torch.zeros(len(videos.videos), 16))
     lit, plain = (
         stages.progressive_stage(chosen, videos, videos, frozen).draw(rng_for(1, "progressive", 0)).frames
         for chosen in (settings, SETTINGS)
@@ -386,7 +419,7 @@ def test_the_bundle_equals_torch_on_real_frames(run: Path, bundle: Bundle, tiny_
 
 def test_the_bundle_tells_the_number_of_its_parameters(run: Path, bundle: Bundle) -> None:
     encoder = CheckpointEncoder(load_checkpoint(run / "progressive" / "best.safetensors"))
-    assert open_bundle(bundle.root).parameters == encoder.parameters == sum(p.numel() for p in Model(MODEL).parameters())
+    assert bundle.parameters == encoder.parameters == sum(p.numel() for p in Model(MODEL).parameters())
 
 
 def test_the_bundle_holds_shared_numbers_once(bundle: Bundle) -> None:
@@ -451,7 +484,7 @@ def test_objectives_beyond_the_paper_train(run: Path, tiny_dataset: Path, tmp_pa
         size = (2, MODEL.region_tiles**2, 3, MODEL.tile_px, MODEL.tile_px)
         tiles = torch.rand(size, generator=torch.Generator().manual_seed(1))
         with torch.no_grad():
-            turned.append(float(keep_loss(model.regions(tiles).tokens, untouched(model.aerial, tiles))))
+            turned.append(float(keep_loss(model.regions(tiles).tokens, image_codes(model.aerial, tiles))))
     assert turned[0] < turned[1], "tokens that are held turn less"
 
 

@@ -8,11 +8,13 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
 from lightning_fabric import Fabric
+from lightning_fabric.strategies.ddp import DDPStrategy
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from torch.utils.tensorboard.writer import SummaryWriter
 
@@ -23,10 +25,11 @@ from x2localizer.files import write_text
 from x2localizer.learn.batches import Videos, ahead, rng_for
 from x2localizer.learn.checkpoint import load_checkpoint, load_optimizer, load_start, load_weights, save_checkpoint
 from x2localizer.learn.checks import check_stages, stages_of
+from x2localizer.learn.frozen import freeze
 from x2localizer.learn.gather import average_gradients, rank_and_world
 from x2localizer.learn.model import Model
 from x2localizer.learn.optimizer import build_optimizer
-from x2localizer.learn.stages import Stage, freeze, full_stage, image_stage, progressive_stage
+from x2localizer.learn.stages import Batch, Stage, full_stage, image_stage, progressive_stage
 
 Report = Callable[[str, int, int, dict[str, float]], None]
 
@@ -57,9 +60,10 @@ def train(
     that differ only in a later stage share the earlier ones. A stage that is done is not done again.
     """
     check_stages(settings, stages)
+    source = open_dataset(data)
     fabric = _launch(settings)
     torch.manual_seed(settings.seed)
-    source = open_dataset(data)
+    report = report if fabric.is_global_zero else quiet
     train_videos, held_out = Videos(source, "train", settings.model), Videos(source, "val", settings.model)
     fresh = start is None and not any((out / name / "last.safetensors").is_file() for name in STAGES)
     model = Model(settings.model, pretrained=fresh).to(fabric.device)
@@ -74,16 +78,16 @@ def train(
         if name not in stages or (out / name / "done.json").is_file():
             load_weights(model, load_checkpoint(best).tensors)
             continue
+        folder = out / name
         if name == "image":
-            stage = image_stage(settings, train_videos, held_out)
+            run_stage(image_stage(settings, train_videos, held_out), model, settings, folder, report, fabric)
         elif name == "full":
-            stage = full_stage(settings, train_videos, held_out)
+            run_stage(full_stage(settings, train_videos, held_out), model, settings, folder, report, fabric)
         else:
             # Beside the model that is frozen: runs that start from it share the work.
             beside = out / "full" if start is None or "full" in stages else start.parent
-            frozen = freeze(model, train_videos, beside)
-            stage = progressive_stage(settings, train_videos, held_out, frozen)
-        run_stage(stage, model, settings, out / name, report, fabric)
+            stage = progressive_stage(settings, train_videos, held_out, freeze(model, train_videos, beside))
+            run_stage(stage, model, settings, folder, report, fabric)
         load_weights(model, load_checkpoint(best).tensors)
     assert best is not None
     return best
@@ -93,10 +97,12 @@ def _launch(settings: TrainSettings) -> Fabric:
     """Device, precision and processes."""
     if settings.threads:
         torch.set_num_threads(settings.threads)
+    # The others wait while the first process encodes all regions, which may take longer than the usual ten minutes.
+    strategy = DDPStrategy(timeout=timedelta(hours=6)) if settings.devices * settings.nodes > 1 else "auto"
     try:
         fabric = Fabric(
             accelerator=settings.accelerator, devices=settings.devices, num_nodes=settings.nodes,
-            strategy="ddp" if settings.devices * settings.nodes > 1 else "auto", precision=settings.precision,
+            strategy=strategy, precision=settings.precision,
         )  # fmt: skip
         fabric.launch()
     except (RuntimeError, ValueError, MisconfigurationException) as problem:
@@ -118,7 +124,7 @@ class _Progress:
 
 
 def run_stage(
-    stage: Stage, model: Model, settings: TrainSettings, folder: Path, report: Report, fabric: Fabric
+    stage: Stage[Batch], model: Model, settings: TrainSettings, folder: Path, report: Report, fabric: Fabric
 ) -> None:
     """Train one stage until its steps or its patience end. The first process alone writes."""
     model.set_trainable(stage.trains)
