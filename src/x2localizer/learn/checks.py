@@ -1,12 +1,14 @@
-"""What can be known before training starts: whether the stages fit the family, and the objective its codes."""
+"""What can be known before training starts: whether stages and objective fit the family, and the dataset has clips."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from x2localizer.config import STAGES, TrainSettings
+from x2localizer.datasets.dataset import Dataset
+from x2localizer.datasets.tables import VideoRow
 from x2localizer.encoders.protocol import Part
-from x2localizer.errors import ConfigError
+from x2localizer.errors import ConfigError, DatasetError
 from x2localizer.learn.families import family_of, options_of
 
 NEEDS: dict[str, tuple[Part, ...]] = {
@@ -78,3 +80,31 @@ def _check_sets(settings: TrainSettings) -> None:
             f"objective.eta_keep holds the tokens of adapters to image codes, which the family '{family}' lacks.",
             "Set objective.eta_keep=0.",
         )
+
+
+def check_clips(data: Dataset, keyframes: int, stages: Sequence[str]) -> None:
+    """Refuse a dataset whose training or validation split has no clip with enough keyframes."""
+    clips = {split: data.videos(split) for split in ("train", "val")}
+    usable = {split: [row for row in rows if row.keyframes >= keyframes] for split, rows in clips.items()}
+    if not all(usable.values()):
+        counts = ", ".join(f"{split}: {_count(rows, keyframes)}" for split, rows in clips.items())
+        raise DatasetError(
+            f"Training needs clips with {keyframes} keyframes in the splits train and val. {data.root} has {counts}.",
+            "Add more or longer drives. For drives of your own, x2l prepare own --val sets the share for validation.",
+        )
+    if "image" not in stages:
+        return
+    if not any(row.tile_path for clip in usable["val"] for row in data.keyframes(clip.video_id)):
+        raise DatasetError(
+            f"No keyframe in the split val of {data.root} has a tile, so stage 'image' cannot be judged.",
+            "Make the dataset again with imagery under its drives, or skip the stage: --stages full,progressive",
+        )
+
+
+def _count(clips: Sequence[VideoRow], keyframes: int) -> str:
+    """How many clips there are, and how many keyframes they have."""
+    if not clips:
+        return "no clips"
+    enough = sum(clip.keyframes >= keyframes for clip in clips)
+    most = max(clip.keyframes for clip in clips)
+    return f"{enough} of {len(clips)} clips" + ("" if enough else f", the longest with {most} keyframes")

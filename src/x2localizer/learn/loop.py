@@ -24,7 +24,7 @@ from x2localizer.errors import CheckpointError, UserError
 from x2localizer.files import write_text
 from x2localizer.learn.batches import Videos, ahead, rng_for
 from x2localizer.learn.checkpoint import load_checkpoint, load_optimizer, load_start, load_weights, save_checkpoint
-from x2localizer.learn.checks import check_stages, stages_of
+from x2localizer.learn.checks import check_clips, check_stages, stages_of
 from x2localizer.learn.frozen import freeze
 from x2localizer.learn.gather import average_gradients, rank_and_world
 from x2localizer.learn.model import Model
@@ -61,6 +61,7 @@ def train(
     """
     check_stages(settings, stages)
     source = open_dataset(data)
+    check_clips(source, settings.model.frames, stages)
     fabric = _launch(settings)
     torch.manual_seed(settings.seed)
     report = report if fabric.is_global_zero else quiet
