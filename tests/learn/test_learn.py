@@ -36,6 +36,7 @@ from x2localizer.datasets.town import make_dataset
 from x2localizer.encoders import Bundle, open_bundle
 from x2localizer.encoders.protocol import PARTS
 from x2localizer.errors import BundleError, CheckpointError, ConfigError, DatasetError, UserError
+from x2localizer.files import only_writer
 from x2localizer.learn import frozen as frozen_codes
 from x2localizer.learn import loop, score, stages
 from x2localizer.learn.batches import Videos, ahead, rng_for
@@ -141,6 +142,11 @@ def test_another_config_does_not_go_on_with_a_run(run: Path, tiny_dataset: Path,
     other = SETTINGS.model_copy(update={"seed": 7})
     with pytest.raises(CheckpointError, match="another config"):
         train(other, tiny_dataset, tmp_path / "run")
+
+
+def test_two_processes_cannot_train_into_one_folder(tiny_dataset: Path, tmp_path: Path) -> None:
+    with only_writer(tmp_path), pytest.raises(UserError, match="Another process is writing"):
+        train(SETTINGS, tiny_dataset, tmp_path)
 
 
 def test_a_run_may_go_on_longer(run: Path, tiny_dataset: Path, tmp_path: Path) -> None:
