@@ -1,26 +1,37 @@
-# make demo   set up, then build a town and a drive and show them
-# make test   set up with the developer's tools and torch (5.5 GB), then run every test
-# make lint   ruff and mypy --strict
+# make demo         set up, build a town, film a drive, localize it: see demo/track/report.html
+# make test-fast    the tests that need neither torch nor much time: two minutes on 2 cores
+# make test         every test (installs torch, 5.5 GB)
+# make lint         ruff and mypy --strict
+# make tiny-bundle  export tests/data/tiny-bundle again
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint clean
+.PHONY: demo test-fast test lint tiny-bundle clean
 
 # One environment in the checkout. A stamp per set of extras; pip runs again when pyproject.toml changes.
-$(VENV)/.base: pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.base: pyproject.toml | $(BIN)/python
+	$(INSTALL) -e .
 	touch $@
 
-$(VENV)/.dev: pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,train]'
+$(VENV)/.fast: pyproject.toml | $(BIN)/python
+	$(INSTALL) -e '.[dev]'
 	touch $@ $(VENV)/.base
+
+$(VENV)/.dev: pyproject.toml | $(BIN)/python
+	$(INSTALL) -e '.[dev,train]'
+	touch $@ $(VENV)/.base $(VENV)/.fast
 
 demo: $(VENV)/.base
 	$(BIN)/x2l demo --out demo
+
+test-fast: $(VENV)/.fast
+	$(BIN)/python -m pytest -n 2 -m "not torch and not slow"
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2
@@ -29,6 +40,9 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+tiny-bundle: $(VENV)/.dev
+	$(BIN)/python tests/helpers/tiny_bundle.py
 
 clean:
 	rm -rf $(VENV) demo

@@ -189,6 +189,7 @@ main()
     assert one["regions"] == two["regions"]
 
 
+@pytest.mark.slow
 def test_the_demo_ends_with_files_to_open_and_can_be_run_again(tmp_path: Path) -> None:
     words = ["demo", "--out", str(tmp_path / "demo"), "--tiles", "16", "--seconds", "40"]
     for _ in range(2):

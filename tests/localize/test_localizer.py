@@ -341,6 +341,7 @@ def test_a_heatmap_is_bright_where_the_similarity_is_high() -> None:
     assert picture[2:4, 4:6].mean() > 2 * picture[0:2, 0:2].mean()
 
 
+@pytest.mark.slow
 def test_calibration_goes_into_the_bundle_and_tells_how_it_went(tiny_bundle: Bundle, tmp_path: Path) -> None:
     root = tmp_path / "bundle"
     shutil.copytree(tiny_bundle.root, root)

@@ -6,11 +6,9 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import TensorProto, helper
 
 from x2localizer.encoders import SetCodes
 from x2localizer.gallery.store import RegionTable
@@ -202,8 +200,12 @@ def test_the_upper_bound_of_paths_holds_and_is_close() -> None:
         assert float((bound - true).max()) < 0.2
 
 
+@pytest.mark.torch
 def test_the_shipped_product_is_what_onnx_would_make() -> None:
     from importlib import resources
+
+    import onnx
+    from onnx import TensorProto, helper
 
     data = (resources.files("x2localizer") / "search" / "product.onnx").read_bytes()
     model = onnx.load_from_string(data)
