@@ -1,6 +1,7 @@
 # make demo         set up, build a town, film a drive, localize it: see demo/track/report.html
 # make test-fast    the tests that need neither torch nor much time: two minutes on 2 cores
 # make test         every test (installs torch, 5.5 GB)
+# make coverage     every test, with a coverage summary and a report in htmlcov/
 # make lint         ruff and mypy --strict
 # make tiny-bundle  export tests/data/tiny-bundle again
 
@@ -9,7 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test-fast test lint tiny-bundle clean
+.PHONY: demo test-fast test coverage lint tiny-bundle clean
 
 # One environment in the checkout. A stamp per set of extras; pip runs again when pyproject.toml changes.
 $(BIN)/python:
@@ -36,6 +37,9 @@ test-fast: $(VENV)/.fast
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2
 
+coverage: $(VENV)/.dev
+	$(BIN)/python -m pytest -n 2 --cov --cov-report=term --cov-report=html
+
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -45,4 +49,4 @@ tiny-bundle: $(VENV)/.dev
 	$(BIN)/python tests/helpers/tiny_bundle.py
 
 clean:
-	rm -rf $(VENV) demo
+	rm -rf $(VENV) demo htmlcov .coverage
