@@ -3,6 +3,7 @@
 # make test         every test (installs torch, 5.5 GB)
 # make coverage     every test, with a coverage summary and a report in htmlcov/
 # make lint         ruff and mypy --strict
+# make docs         the documentation site, in site/
 # make tiny-bundle  export tests/data/tiny-bundle again
 
 PYTHON ?= python3
@@ -10,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test-fast test coverage lint tiny-bundle clean
+.PHONY: demo test-fast test coverage lint docs tiny-bundle clean
 
 # One environment in the checkout. A stamp per set of extras; pip runs again when pyproject.toml changes.
 $(BIN)/python:
@@ -27,6 +28,10 @@ $(VENV)/.fast: pyproject.toml | $(BIN)/python
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	$(INSTALL) -e '.[dev,train]'
 	touch $@ $(VENV)/.base $(VENV)/.fast
+
+$(VENV)/.docs: pyproject.toml | $(BIN)/python
+	$(INSTALL) -e '.[docs]'
+	touch $@ $(VENV)/.base
 
 demo: $(VENV)/.base
 	$(BIN)/x2l demo --out demo
@@ -45,8 +50,11 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 tiny-bundle: $(VENV)/.dev
 	$(BIN)/python tests/helpers/tiny_bundle.py
 
 clean:
-	rm -rf $(VENV) demo htmlcov .coverage
+	rm -rf $(VENV) demo site htmlcov .coverage
