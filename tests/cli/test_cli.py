@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from PIL import Image as Pillow
 
-from helpers.command_line import x2l
+from helpers.command_line import x2l, x2l_process
 from x2localizer import __version__
 from x2localizer.sources.tracks import read_track
 from x2localizer.sources.video import open_video
 
 
 def test_version() -> None:
-    assert x2l("--version").strip() == f"x2l {__version__}"
+    assert x2l_process("--version").strip() == f"x2l {__version__}"
 
 
 @pytest.mark.parametrize(
@@ -56,9 +56,10 @@ def test_bad_input_is_two_lines_and_no_traceback(words: tuple[str, ...], told: s
 
 
 def test_debug_shows_the_traceback(tmp_path: Path) -> None:
-    text = x2l("--debug", "town", "show", str(tmp_path), code=1)
-    assert "Traceback" in text
-    assert "UserError" in text
+    for run in (x2l, x2l_process):
+        text = run("--debug", "town", "show", str(tmp_path), code=1)
+        assert "Traceback" in text
+        assert "UserError" in text
 
 
 def test_a_wrong_option_names_it() -> None:

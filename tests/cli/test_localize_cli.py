@@ -160,6 +160,7 @@ main()
     assert all(json.loads(line)["index"] == i for i, line in enumerate(kept[:-1]))
 
 
+@pytest.mark.slow
 def test_a_killed_index_goes_on(place: Path, tiny_bundle: Bundle, tmp_path: Path) -> None:
     words = ["index", str(place / "aerial.tif"), "--bundle", str(tiny_bundle.root), "--out", str(tmp_path / "g")]
     code = f"""
