@@ -21,6 +21,8 @@ PACKAGE = ROOT / "src" / "x2localizer"
 COPIED = ("LICENSE", "CITATION.cff")
 """Files of the repository that pages link to."""
 PAGE_OF = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "README.md": "index.md"}
+COMPLETE = {"x2localizer.config"}
+"""Modules of which members without a docstring are shown, too: every field is a setting."""
 INCLUDE = re.compile(r"^<!-- include (\S+) -->$", re.MULTILINE)
 TARGET = re.compile(r'(\]\(|src="|href=")([^)":#]+)')
 LOADED = re.compile(r"""<(?:script|img|iframe)[^>]+src=["']?https?:|<link[^>]+stylesheet[^>]+href=["']?https?:""")
@@ -47,7 +49,8 @@ def room_page(room: str, modules: list[str]) -> str:
         f"::: {PACKAGE.name}.{room}\n    options: {{members: [], show_root_heading: false, show_root_toc_entry: false}}"
     )
     top = "Values, geometry, settings and errors: what every room uses." if room == "core" else package
-    return "\n\n".join([f"# {room}", top, *(f"::: {module}" for module in modules)]) + "\n"
+    parts = [f"::: {m}\n    options: {{show_if_no_docstring: {str(m in COMPLETE).lower()}}}" for m in modules]
+    return "\n\n".join([f"# {room}", top, *parts]) + "\n"
 
 
 def on_config(config: MkDocsConfig) -> None:
