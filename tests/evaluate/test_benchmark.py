@@ -58,6 +58,7 @@ def small(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.torch
 def test_the_command_measures_what_is_missing_and_writes_the_page(
     tiny_dataset: Path, small: Path, tmp_path: Path
 ) -> None:
@@ -90,6 +91,7 @@ def test_the_command_measures_what_is_missing_and_writes_the_page(
     assert "no table everything" in str(wrong.exception)
 
 
+@pytest.mark.torch
 def test_missing_runs_are_trained_and_go_on_from_each_other(tiny_dataset: Path, small: Path, tmp_path: Path) -> None:
     plan = (
         Planned("a", str(small), ("image", "full")),
@@ -102,6 +104,7 @@ def test_missing_runs_are_trained_and_go_on_from_each_other(tiny_dataset: Path, 
     train_missing(tiny_dataset, tmp_path, plan, lambda _: pytest.fail("it was trained already"))
 
 
+@pytest.mark.slow
 def test_the_page_holds_the_results_and_says_what_is_missing(
     tiny_dataset: Path, tiny_bundle: Bundle, tmp_path: Path
 ) -> None:
