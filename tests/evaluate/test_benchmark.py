@@ -79,14 +79,16 @@ def test_the_command_measures_what_is_missing_and_writes_the_page(
     assert run.exit_code == 0, (run.output, run.exception)
     assert "long-range: measured already" in run.output
     made = {path.parent.name for path in results.glob("*/results.json")}
-    assert made == {"coarse", "fine", "random-start", "ablations", "candidates", "heatmaps", "long-range"}
+    assert made == {
+        "coarse", "fine", "random-start", "ablations", "candidates", "heatmaps", "long-range", "long-range-dataset",
+    }  # fmt: skip
     rows = json.loads((results / "ablations" / "results.json").read_text())["rows"]
     assert {row["run"] for row in rows} == {"the paper's objective", "symmetric"}
     page = (tmp_path / "docs" / "benchmark.md").read_text()
     assert page == page_of(results)
     assert "| symmetric |" in page
     again = CliRunner().invoke(app, [*words, "--again", "heatmaps"])
-    assert again.output.count("measured already") == 6
+    assert again.output.count("measured already") == 7
     wrong = CliRunner().invoke(app, [*words, "--again", "everything"])
     assert "no table everything" in str(wrong.exception)
 
@@ -124,7 +126,7 @@ def test_the_page_holds_the_results_and_says_what_is_missing(
     (results / "heatmaps" / "results.json").write_text(json.dumps({"machine": "m", "date": "d"}))
     (results / "notes.md").write_text("## What we think\n\nIt holds.\n")
     page = page_of(results)
-    assert page.count("Not run yet.") == 3  # the objective, the sensitivity, beyond the paper
+    assert page.count("Not run yet.") == 4  # the objective, sensitivity, beyond the paper, the dataset's regions
     for protocol in ("coarse", "fine"):
         for row in json.loads((results / protocol / "results.json").read_text())["rows"]:
             if row["similarity"] != "s_f":
