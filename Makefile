@@ -1,34 +1,60 @@
-# make demo   set up, then build a town and a drive and show them
-# make test   set up with the developer's tools and torch (5.5 GB), then run every test
-# make lint   ruff and mypy --strict
+# make demo         set up, build a town, film a drive, localize it: see demo/track/report.html
+# make test-fast    the tests that need neither torch nor much time: two minutes on 2 cores
+# make test         every test (installs torch, 5.5 GB)
+# make coverage     every test, with a coverage summary and a report in htmlcov/
+# make lint         ruff and mypy --strict
+# make docs         the documentation site, in site/
+# make tiny-bundle  export tests/data/tiny-bundle again
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint clean
+.PHONY: demo test-fast test coverage lint docs tiny-bundle clean
 
 # One environment in the checkout. A stamp per set of extras; pip runs again when pyproject.toml changes.
-$(VENV)/.base: pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.base: pyproject.toml | $(BIN)/python
+	$(INSTALL) -e .
 	touch $@
 
-$(VENV)/.dev: pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,train]'
+$(VENV)/.fast: pyproject.toml | $(BIN)/python
+	$(INSTALL) -e '.[dev]'
+	touch $@ $(VENV)/.base
+
+$(VENV)/.dev: pyproject.toml | $(BIN)/python
+	$(INSTALL) -e '.[dev,train]'
+	touch $@ $(VENV)/.base $(VENV)/.fast
+
+$(VENV)/.docs: pyproject.toml | $(BIN)/python
+	$(INSTALL) -e '.[docs]'
 	touch $@ $(VENV)/.base
 
 demo: $(VENV)/.base
 	$(BIN)/x2l demo --out demo
 
+test-fast: $(VENV)/.fast
+	$(BIN)/python -m pytest -n 2 -m "not torch and not slow"
+
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2
+
+coverage: $(VENV)/.dev
+	$(BIN)/python -m pytest -n 2 --cov --cov-report=term --cov-report=html
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+tiny-bundle: $(VENV)/.dev
+	$(BIN)/python tests/helpers/tiny_bundle.py
+
 clean:
-	rm -rf $(VENV) demo
+	rm -rf $(VENV) demo site htmlcov .coverage

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from typer.main import get_command
 
-from x2localizer import index, open_bundle
+from x2localizer import __version__, index, open_bundle
 from x2localizer.cli import app
 from x2localizer.config import TownSettings
 from x2localizer.evaluate.page import page_of
@@ -18,7 +18,14 @@ from x2localizer.town.folder import save_drive, save_town
 from x2localizer.town.town import build_town
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = ROOT / "docs"
+NOT_PAGES = {"results/notes.md", *(path.relative_to(DOCS).as_posix() for path in DOCS.glob("results/*/table.md"))}
+"""Parts of other pages."""
+SITE_PAGES = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")} - NOT_PAGES
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+    *(DOCS / name for name in sorted(SITE_PAGES)),
+]
 BLOCKS = [
     (page.name, number, block)
     for page in PAGES
@@ -91,6 +98,31 @@ def test_links_between_pages_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_every_page_is_in_the_navigation_of_the_site() -> None:
+    config = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    nav = config[config.index("\nnav:") : config.index("\ntheme:")]
+    assert set(re.findall(r": (\S+\.md)$", nav, re.MULTILINE)) == SITE_PAGES
+
+
+def test_pages_that_include_a_file_name_one_that_exists() -> None:
+    included = [
+        name
+        for page in sorted(SITE_PAGES)
+        for name in re.findall(r"<!-- include (\S+) -->", (DOCS / page).read_text(encoding="utf-8"))
+    ]
+    assert sorted(included) == ["CHANGELOG.md", "CONTRIBUTING.md", "README.md"]
+    assert all((ROOT / name).is_file() for name in included)
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    assert re.findall(r"^version: (\S+)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE) == [
+        __version__
+    ]
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.findall(r"^## (\S+)", changelog, re.MULTILINE)[0] == __version__
+    assert 'dynamic = ["version"]' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 
 
 def test_the_benchmark_page_is_made_of_the_results_and_of_nothing_else() -> None:

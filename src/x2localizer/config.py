@@ -337,7 +337,9 @@ def _read_preset(family: str, preset: str | Path) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as problem:
-        raise ConfigError(f"The config {preset} is not valid TOML: {problem}.", "Fix the syntax on that line.") from problem
+        raise ConfigError(
+            f"The config {preset} is not valid TOML: {problem}.", "Fix the syntax on that line."
+        ) from problem
 
 
 def _apply(values: dict[str, Any], override: str) -> None:

@@ -6,6 +6,7 @@ metres, images are RGB ``uint8`` arrays of shape (height, width, 3).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -115,6 +116,9 @@ class Region:
     def __str__(self) -> str:
         return f"{self.z}/{self.x}/{self.y}x{self.n}"
 
+
+Progress = Callable[[str, int, int], None]
+"""Called now and then by long work: what is being done, how much of it is done, and how much there is."""
 
 Status = Literal["locating", "tracking", "lost"]
 """locating: too few frames yet. tracking: sure enough to state a position. lost: enough frames, and not sure."""

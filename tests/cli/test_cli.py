@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from PIL import Image as Pillow
 
-from helpers.command_line import x2l
+from helpers.command_line import x2l, x2l_process
 from x2localizer import __version__
 from x2localizer.sources.tracks import read_track
 from x2localizer.sources.video import open_video
 
 
 def test_version() -> None:
-    assert x2l("--version").strip() == f"x2l {__version__}"
+    assert x2l_process("--version").strip() == f"x2l {__version__}"
 
 
 @pytest.mark.parametrize(
@@ -56,9 +56,10 @@ def test_bad_input_is_two_lines_and_no_traceback(words: tuple[str, ...], told: s
 
 
 def test_debug_shows_the_traceback(tmp_path: Path) -> None:
-    text = x2l("--debug", "town", "show", str(tmp_path), code=1)
-    assert "Traceback" in text
-    assert "UserError" in text
+    for run in (x2l, x2l_process):
+        text = run("--debug", "town", "show", str(tmp_path), code=1)
+        assert "Traceback" in text
+        assert "UserError" in text
 
 
 def test_a_wrong_option_names_it() -> None:
@@ -73,6 +74,7 @@ def test_check_exits_with_one_for_what_is_no_data_set(tmp_path: Path) -> None:
     assert json.loads(line)["sound"] is False
 
 
+@pytest.mark.slow
 def test_from_a_town_to_pictures(tmp_path: Path) -> None:
     town = tmp_path / "town"
     x2l("town", "build", "--seed", "3", "--out", str(town), "--set", "tiles=16", "--set", "pixels_per_tile=64")
@@ -99,6 +101,7 @@ def test_from_a_town_to_pictures(tmp_path: Path) -> None:
     assert (town / "drives/1/drive.mp4").read_bytes() == again
 
 
+@pytest.mark.slow
 def test_the_bench_of_the_loader_reads_made_and_real_pictures(tiny_dataset: Path) -> None:
     for words in ((), ("--data", str(tiny_dataset))):
         values = json.loads(x2l("bench", "loader", "--json", "--seconds", "0.1", *words))
@@ -108,6 +111,7 @@ def test_the_bench_of_the_loader_reads_made_and_real_pictures(tiny_dataset: Path
         assert all(value > 0 for value in values.values())
 
 
+@pytest.mark.slow
 def test_bench_gives_one_json_object() -> None:
     values = json.loads(x2l("bench", "town", "--json", "--seconds", "0.2"))
     assert {"frames_per_s_48x96", "frames_per_s_216x384", "town_s", "regions_per_s"} <= set(values)

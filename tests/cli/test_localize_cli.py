@@ -162,6 +162,7 @@ main()
     assert all(json.loads(line)["index"] == i for i, line in enumerate(kept[:-1]))
 
 
+@pytest.mark.slow
 def test_a_killed_index_resumes(place: Path, tiny_bundle: Bundle, tmp_path: Path) -> None:
     words = ["index", str(place / "aerial.tif"), "--bundle", str(tiny_bundle.root), "--out", str(tmp_path / "g")]
     code = f"""
@@ -192,6 +193,7 @@ main()
     assert one["regions"] == two["regions"]
 
 
+@pytest.mark.slow
 def test_the_demo_ends_with_files_to_open_and_can_be_run_again(tmp_path: Path) -> None:
     words = ["demo", "--out", str(tmp_path / "demo"), "--tiles", "16", "--seconds", "40"]
     for _ in range(2):

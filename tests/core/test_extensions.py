@@ -25,7 +25,6 @@ from x2localizer.evaluate.embed import Embeddings
 from x2localizer.evaluate.protocols import clip_windows
 from x2localizer.gallery import Gallery, index
 from x2localizer.localize import Localizer
-from x2localizer.registry import Registry
 from x2localizer.search import Searcher
 from x2localizer.similarity import Query, similarities
 from x2localizer.sinks import TrackContext, TrackFolder
@@ -100,9 +99,6 @@ def test_an_output_format_is_one_file(tmp_path: Path) -> None:
 def test_a_name_that_is_not_known_suggests_the_nearest() -> None:
     with pytest.raises(ConfigError, match=r"no similarity .s_mixx.\. Did you mean .s_mix."):
         similarities.get("s_mixx")
-    empty: Registry[Localizer] = Registry("thing", "x2localizer.configs")  # type: ignore[type-var]
-    with pytest.raises(ModuleNotFoundError):
-        empty.names()
 
 
 def test_the_command_line_names_what_there_is(place: Path, tiny_bundle: Bundle, tmp_path: Path) -> None:

@@ -156,6 +156,7 @@ make_dataset(TINY, Path(sys.argv[1]), "made by a test", workers=1)
 """
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_and_gives_the_same_bytes(tiny_dataset: Path, tmp_path: Path) -> None:
     out = tmp_path / "killed"
     work = subprocess.Popen([sys.executable, "-c", KILLED, str(out), str(Path(__file__).parent.parent)])
@@ -186,6 +187,7 @@ def _children(pid: int) -> list[int]:
     return [int(word) for path in tasks for word in path.read_text().split()]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to find the workers")
 def test_workers_end_when_the_run_is_killed(tmp_path: Path) -> None:
     words = ["town", "dataset", "--preset", "quick", "--out", str(tmp_path / "out"), "--workers", "2"]
@@ -375,6 +377,7 @@ def test_towns_that_would_share_ground_are_refused() -> None:
         jobs_of(many)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to find the workers")
 @pytest.mark.parametrize("end", ["interrupt", "failure"])
 def test_nobody_writes_on_after_an_interrupt_or_a_failure(tmp_path: Path, end: str) -> None:

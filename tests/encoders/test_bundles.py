@@ -30,6 +30,7 @@ def test_the_shipped_bundles_are_whole_and_small() -> None:
         open_bundle("no")
 
 
+@pytest.mark.slow
 def test_the_town_bundle_tells_unseen_places_apart() -> None:
     bundle = open_bundle("town")
     m = bundle.model

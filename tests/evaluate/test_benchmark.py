@@ -58,6 +58,7 @@ def small(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.torch
 def test_the_command_measures_what_is_missing_and_writes_the_page(
     tiny_dataset: Path, small: Path, tmp_path: Path
 ) -> None:
@@ -78,18 +79,21 @@ def test_the_command_measures_what_is_missing_and_writes_the_page(
     assert run.exit_code == 0, (run.output, run.exception)
     assert "long-range: measured already" in run.output
     made = {path.parent.name for path in results.glob("*/results.json")}
-    assert made == {"coarse", "fine", "random-start", "ablations", "candidates", "heatmaps", "long-range"}
+    assert made == {
+        "coarse", "fine", "random-start", "ablations", "candidates", "heatmaps", "long-range", "long-range-dataset",
+    }  # fmt: skip
     rows = json.loads((results / "ablations" / "results.json").read_text())["rows"]
     assert {row["run"] for row in rows} == {"the paper's objective", "symmetric"}
     page = (tmp_path / "docs" / "benchmark.md").read_text()
     assert page == page_of(results)
     assert "| symmetric |" in page
     again = CliRunner().invoke(app, [*words, "--again", "heatmaps"])
-    assert again.output.count("measured already") == 6
+    assert again.output.count("measured already") == 7
     wrong = CliRunner().invoke(app, [*words, "--again", "everything"])
     assert "no table everything" in str(wrong.exception)
 
 
+@pytest.mark.torch
 def test_missing_runs_are_trained_and_go_on_from_each_other(tiny_dataset: Path, small: Path, tmp_path: Path) -> None:
     plan = (
         Planned("a", str(small), ("image", "full")),
@@ -102,6 +106,7 @@ def test_missing_runs_are_trained_and_go_on_from_each_other(tiny_dataset: Path, 
     train_missing(tiny_dataset, tmp_path, plan, lambda _: pytest.fail("it was trained already"))
 
 
+@pytest.mark.slow
 def test_the_page_holds_the_results_and_says_what_is_missing(
     tiny_dataset: Path, tiny_bundle: Bundle, tmp_path: Path
 ) -> None:
@@ -121,7 +126,7 @@ def test_the_page_holds_the_results_and_says_what_is_missing(
     (results / "heatmaps" / "results.json").write_text(json.dumps({"machine": "m", "date": "d"}))
     (results / "notes.md").write_text("## What we think\n\nIt holds.\n")
     page = page_of(results)
-    assert page.count("Not run yet.") == 3  # the objective, the sensitivity, beyond the paper
+    assert page.count("Not run yet.") == 4  # the objective, sensitivity, beyond the paper, the dataset's regions
     for protocol in ("coarse", "fine"):
         for row in json.loads((results / protocol / "results.json").read_text())["rows"]:
             if row["similarity"] != "s_f":

@@ -90,9 +90,12 @@ def test_coarse_ranks_equal_a_naive_loop(seen: Embeddings, data: Dataset, tiny_b
                 assert found[kind].ranks[v] == 1 + sum(value > values[truth] for value in values)
 
 
-def test_a_checkpoint_and_its_bundle_are_scored_alike(data: Dataset, tiny_bundle: Bundle, tmp_path: Path) -> None:
+@pytest.mark.torch
+def test_a_checkpoint_and_its_bundle_are_scored_alike(
+    data: Dataset, tiny_bundle: Bundle, tiny_checkpoint: Path, tmp_path: Path
+) -> None:
     (by_bundle,) = entrants(str(tiny_bundle.root))
-    (by_checkpoint,) = entrants(str(tiny_bundle.root.parent / "c.safetensors"))
+    (by_checkpoint,) = entrants(str(tiny_checkpoint))
     assert by_checkpoint.model == "stage-1 towers"
     rows, gallery = prefix_rows([by_bundle, by_checkpoint], data, "val", tmp_path, _quiet, [1, 8])
     assert gallery == len(data.regions("val"))

@@ -108,6 +108,7 @@ def test_rides_are_on_one_clock_across_their_gap(tiny_dataset: Path) -> None:
         long_rides(data, "val")
 
 
+@pytest.mark.slow
 def test_the_protocol_from_the_command_line(tiny_dataset: Path, tiny_bundle: Bundle, tmp_path: Path) -> None:
     out = tmp_path / "long"
     words = ["evaluate", str(tiny_bundle.root), "--protocol", "long-range", "--data", str(tiny_dataset)]

@@ -372,6 +372,7 @@ def test_confidence_is_fitted_to_what_happened() -> None:
     assert choose_threshold(np.array([0.3, 0.4]), np.array([False, False])) == 1.0
 
 
+@pytest.mark.slow
 def test_calibration_goes_into_the_bundle_and_says_how_well_it_holds(tiny_bundle: Bundle, tmp_path: Path) -> None:
     root = tmp_path / "bundle"
     shutil.copytree(tiny_bundle.root, root)

@@ -67,7 +67,7 @@ def model(
 
 @app.command(epilog="Example: x2l bench loader --data data/gama --json")
 def loader(
-    data: Annotated[Path | None, typer.Option(help="A dataset; without one, synthetic pictures of GAMa's sizes.")] = None,
+    data: Annotated[Path | None, typer.Option(help="A dataset; default: synthetic pictures of GAMa's sizes.")] = None,
     seconds: Annotated[float, typer.Option(min=0.1, help="Time given to each measurement.")] = 3.0,
     as_json: JsonOption = False,
 ) -> None:

@@ -12,9 +12,9 @@ import typer
 from x2localizer.cli.common import measured, needs_training, progress_bar, say, status_lines
 from x2localizer.errors import UserError
 from x2localizer.files import write_text
+from x2localizer.types import Progress
 
 if TYPE_CHECKING:  # heavy, and not needed for --help
-    from x2localizer.evaluate.embed import Report
     from x2localizer.evaluate.run import LongRangeGallery, Protocol
 
 TABLES = (
@@ -88,7 +88,7 @@ def _measure(data: Path, runs: Path, results: Path, work: Path, again: list[str]
 
         return step
 
-    def table(name: str, measure: Callable[[Report], dict[str, Any] | None]) -> Callable[[], None]:
+    def table(name: str, measure: Callable[[Progress], dict[str, Any] | None]) -> Callable[[], None]:
         def step() -> None:
             with progress_bar("encoding") as progress:
                 values = measure(lambda what, done, total: progress(done, total, what))
@@ -97,10 +97,10 @@ def _measure(data: Path, runs: Path, results: Path, work: Path, again: list[str]
 
         return step
 
-    def variants(names: list[str], kinds: tuple[str, ...]) -> Callable[[Report], dict[str, Any] | None]:
+    def variants(names: list[str], kinds: tuple[str, ...]) -> Callable[[Progress], dict[str, Any] | None]:
         return lambda report: benchmark.measure_variants(names, kinds, data, "test", runs, work, report)
 
-    def heatmaps(report: Report) -> dict[str, Any]:
+    def heatmaps(report: Progress) -> dict[str, Any]:
         seen = benchmark.qualitative(released, data, "test", work, report)
         save_heatmaps(results / "heatmaps" / "heatmaps.png", seen)
         return {"drawn": [row.title for row in seen]}

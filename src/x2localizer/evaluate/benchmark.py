@@ -18,9 +18,10 @@ from x2localizer.config import STAGES, TrainSettings, load_config
 from x2localizer.datasets.dataset import open_dataset
 from x2localizer.evaluate import protocols, tables
 from x2localizer.evaluate.coarse import coarse
-from x2localizer.evaluate.embed import Embeddings, Report
+from x2localizer.evaluate.embed import Embeddings
 from x2localizer.evaluate.entrants import Entrant, entrants
 from x2localizer.show.plots import SeenRegion
+from x2localizer.types import Progress
 
 Values = dict[str, Any]
 
@@ -157,7 +158,13 @@ def exported_garet(runs: Path) -> list[str]:
 
 
 def measure_variants(
-    names: Sequence[str], similarities: tuple[str, ...], data: Path, split: str, runs: Path, work: Path, report: Report
+    names: Sequence[str],
+    similarities: tuple[str, ...],
+    data: Path,
+    split: str,
+    runs: Path,
+    work: Path,
+    report: Progress,
 ) -> Values | None:
     """Prefix retrieval of those variants that were trained, beside the paper's objective; None if none was."""
     found = {name: progressive(runs, name, similarities) for name in (REFERENCE, *names)}
@@ -171,7 +178,7 @@ def measure_variants(
     return {"videos": videos, "gallery": gallery, "untrained": untrained, "rows": tables.to_values(cells)}
 
 
-def measure_candidates(model: str, data: Path, split: str, work: Path, report: Report) -> Values:
+def measure_candidates(model: str, data: Path, split: str, work: Path, report: Progress) -> Values:
     """The table of SWRL: 5 and 10 candidates, found by s_g and by s_mix."""
     source = open_dataset(data)
     rows = []
@@ -185,7 +192,7 @@ def measure_candidates(model: str, data: Path, split: str, work: Path, report: R
     return {"rows": rows}
 
 
-def qualitative(model: str, data: Path, split: str, work: Path, report: Report, videos: int = 4) -> list[SeenRegion]:
+def qualitative(model: str, data: Path, split: str, work: Path, report: Progress, videos: int = 4) -> list[SeenRegion]:
     """Some videos, drawn with seed 42, beside the similarities of their regions, each with the rank of its region."""
     entrant = entrants(model)[-1]
     assert entrant.encoder is not None

@@ -27,9 +27,8 @@ from x2localizer.datasets.tiles import cut_tiles, half_stride
 from x2localizer.encoders import Encoder, Part, SetCodes
 from x2localizer.errors import DatasetError
 from x2localizer.files import atomic_path
-from x2localizer.types import Codes, Floats, Image, Images, Ints
+from x2localizer.types import Codes, Floats, Image, Images, Ints, Progress
 
-Report = Callable[[str, int, int], None]
 PICTURES_AT_ONCE = 128
 
 
@@ -59,7 +58,7 @@ class Embeddings:
         split: str,
         encoder: Encoder,
         work: Path,
-        report: Report = lambda what, done, total: None,
+        report: Progress = lambda what, done, total: None,
         *,
         videos: Sequence[VideoRow] | None = None,
     ) -> None:

@@ -21,7 +21,6 @@ from x2localizer.datasets.rides import linked
 from x2localizer.datasets.tables import VideoRow
 from x2localizer.encoders import Bundle, Encoder
 from x2localizer.errors import DatasetError
-from x2localizer.evaluate.embed import Report
 from x2localizer.evaluate.tables import markdown
 from x2localizer.gallery import Gallery, index
 from x2localizer.localize.confidence import Confidence, reliability
@@ -29,7 +28,7 @@ from x2localizer.localize.localizer import Localizer
 from x2localizer.localize.summary import error_m
 from x2localizer.metrics import bootstrap_interval, paired_difference
 from x2localizer.search import Searcher
-from x2localizer.types import Bools, Codes, Floats, Frame, Images, Position, Region
+from x2localizer.types import Bools, Codes, Floats, Frame, Images, Position, Progress, Region
 
 BIN_S = 10.0
 """Width of a step of the curves."""
@@ -143,7 +142,7 @@ def imagery_of(data: Dataset, split: str) -> list[Path]:
     return sorted((data.root / "imagery" / split).glob("*.tif"))
 
 
-def split_gallery(data: Dataset, split: str, bundle: Bundle, work: Path, report: Report) -> Gallery:
+def split_gallery(data: Dataset, split: str, bundle: Bundle, work: Path, report: Progress) -> Gallery:
     """One gallery of the imagery of all areas of a split, made once for each bundle."""
     files = imagery_of(data, split)
     if not files:

@@ -13,12 +13,12 @@ from x2localizer.config import LocalizeSettings
 from x2localizer.datasets.dataset import Dataset
 from x2localizer.errors import UserError
 from x2localizer.evaluate.coarse import Coarse, RegionScorer, coarse, queries_of
-from x2localizer.evaluate.embed import Embeddings, Report
+from x2localizer.evaluate.embed import Embeddings
 from x2localizer.evaluate.entrants import Entrant, latency_ms
 from x2localizer.evaluate.fine import Fine, GalleryKind, fine, tile_gallery
 from x2localizer.evaluate.rankings import ranks_of_file
 from x2localizer.localize.refresh import policies, searched_windows
-from x2localizer.types import Ints
+from x2localizer.types import Ints, Progress
 
 BUDGETS = (1, 2, 4, 8)
 SEED = 42
@@ -58,7 +58,7 @@ def prefix_rows(
     data: Dataset,
     split: str,
     work: Path,
-    report: Report,
+    report: Progress,
     budgets: Sequence[int] = BUDGETS,
     starts: Callable[[Embeddings, int], Ints] | None = None,
 ) -> tuple[list[PrefixRow], int]:
@@ -122,7 +122,7 @@ def fine_rows(
     data: Dataset,
     split: str,
     work: Path,
-    report: Report,
+    report: Progress,
     *,
     budgets: Sequence[int] = BUDGETS,
     galleries: Sequence[GalleryKind] = ("gps", "grid"),
@@ -178,7 +178,7 @@ def clip_windows(policy: str, keyframes: int, budget: int) -> list[tuple[int, in
 
 
 def random_start_rows(
-    entrants: Sequence[Entrant], data: Dataset, split: str, work: Path, report: Report,
+    entrants: Sequence[Entrant], data: Dataset, split: str, work: Path, report: Progress,
     budgets: Sequence[int] = (1, 2, 4),
 ) -> tuple[list[PrefixRow], list[FineRow], dict[int, Ints], int]:  # fmt: skip
     """Random start: coarse rows, fine rows on the keyframes from the start on, the drawn starts, and the gallery."""
@@ -206,7 +206,7 @@ def random_start_rows(
     return coarse_rows, fine_found, drawn, gallery
 
 
-def _embeddings(entrant: Entrant, data: Dataset, split: str, work: Path, report: Report) -> Embeddings:
+def _embeddings(entrant: Entrant, data: Dataset, split: str, work: Path, report: Progress) -> Embeddings:
     if entrant.encoder is None:
         raise UserError(
             f"{entrant.run} is a rankings file of regions: it has no frames.", "Score it with --protocol coarse."

@@ -12,9 +12,10 @@ from x2localizer.datasets.dataset import Dataset
 from x2localizer.encoders import open_bundle
 from x2localizer.errors import UserError
 from x2localizer.evaluate import linked_clips, long_range, protocols, tables
-from x2localizer.evaluate.embed import Embeddings, Report
+from x2localizer.evaluate.embed import Embeddings
 from x2localizer.evaluate.entrants import Entrant, entrants
 from x2localizer.files import write_text
+from x2localizer.types import Progress
 
 Protocol = Literal["coarse", "fine", "random-start", "long-range"]
 PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
@@ -53,7 +54,7 @@ def run_protocol(
     data: Dataset,
     split: str,
     work: Path,
-    report: Report = lambda what, done, total: None,
+    report: Progress = lambda what, done, total: None,
     *,
     gallery: LongRangeGallery = "auto",
     keep_first: bool = False,
@@ -75,7 +76,7 @@ def run_protocol(
     return measure(chosen, data, split, work, report)
 
 
-def _coarse(chosen: list[Entrant], data: Dataset, split: str, work: Path, report: Report) -> ProtocolResult:
+def _coarse(chosen: list[Entrant], data: Dataset, split: str, work: Path, report: Progress) -> ProtocolResult:
     rows, gallery = protocols.prefix_rows(chosen, data, split, work, report)
     cells, claims = tables.prefix_cells(rows, gallery), tables.check_claims(rows)
     videos = len(next(iter(rows[0].ranks.values())))
@@ -86,7 +87,7 @@ def _coarse(chosen: list[Entrant], data: Dataset, split: str, work: Path, report
     return ProtocolResult(values, text + ("\n\n" + tables.claims_text(claims) if claims else ""))
 
 
-def _fine(chosen: list[Entrant], data: Dataset, split: str, work: Path, report: Report) -> ProtocolResult:
+def _fine(chosen: list[Entrant], data: Dataset, split: str, work: Path, report: Progress) -> ProtocolResult:
     rows = protocols.fine_rows(chosen, data, split, work, report)
     cells = tables.fine_cells(rows)
     videos, frames = len(rows[0].gate), len(rows[0].found.ranks)
@@ -95,7 +96,7 @@ def _fine(chosen: list[Entrant], data: Dataset, split: str, work: Path, report: 
     return ProtocolResult(values, text + tables.fine_text(cells))
 
 
-def _random_start(chosen: list[Entrant], data: Dataset, split: str, work: Path, report: Report) -> ProtocolResult:
+def _random_start(chosen: list[Entrant], data: Dataset, split: str, work: Path, report: Progress) -> ProtocolResult:
     rows, fine, drawn, gallery = protocols.random_start_rows(chosen, data, split, work, report)
     if not rows:
         raise UserError("A random start needs a model that can encode.", "Name a run, a checkpoint or a bundle.")
@@ -109,7 +110,7 @@ def _random_start(chosen: list[Entrant], data: Dataset, split: str, work: Path, 
     return ProtocolResult(values, text)
 
 
-def _on_imagery(models: Sequence[str], data: Dataset, split: str, work: Path, report: Report) -> ProtocolResult:
+def _on_imagery(models: Sequence[str], data: Dataset, split: str, work: Path, report: Progress) -> ProtocolResult:
     """Long range as deployed: the localizer over one gallery of all areas.
 
     The first bundle runs every arm; further ones run those that GAReT's objective is compared by.
@@ -133,7 +134,7 @@ def _on_imagery(models: Sequence[str], data: Dataset, split: str, work: Path, re
     return ProtocolResult(values, heading + long_range.table_text(result), long_range.panels(result))
 
 
-def _on_dataset(models: Sequence[str], data: Dataset, split: str, work: Path, report: Report) -> ProtocolResult:
+def _on_dataset(models: Sequence[str], data: Dataset, split: str, work: Path, report: Progress) -> ProtocolResult:
     """Long range as in the paper: the dataset's own regions, and tiles centred on the places where cameras were."""
     rides = long_range.long_rides(data, split)
     videos = [video for ride in rides for video in ride.videos]

@@ -20,12 +20,10 @@ from x2localizer.gallery.manifest import GalleryManifest, ImagerySource
 from x2localizer.gallery.store import PICTURE_PX, Corner, Gallery, TileBlock, open_for_writing, place_id
 from x2localizer.similarity import CodeKind
 from x2localizer.sources.imagery import Imagery, open_imagery
-from x2localizer.types import Bools, Image, Images, Mask, Region
+from x2localizer.types import Bools, Image, Images, Mask, Progress, Region
 
 log = logging.getLogger(__name__)
 
-Progress = Callable[[str, int, int], None]
-"""Called with what is being encoded ("tiles" or "regions"), how much is done, and how much there is."""
 PIXELS_AT_ONCE = 2_000_000
 """Pixels of a batch of pictures, whatever the size of the imagery."""
 ROWS_AT_ONCE = 16
