@@ -22,9 +22,10 @@ from x2localizer.datasets.tiles import cut_tiles
 from x2localizer.datasets.town import make_dataset
 from x2localizer.errors import ConfigError, DatasetError
 from x2localizer.learn import stages
-from x2localizer.learn.batches import Videos, ahead, rng_for
+from x2localizer.learn.batches import Videos, rng_for
 from x2localizer.learn.frozen import Frozen
 from x2localizer.learn.gather import allowed_columns
+from x2localizer.learn.loader import ahead
 
 
 def test_pictures_are_brought_to_the_size_of_the_model(tiny_dataset: Path) -> None:
@@ -48,7 +49,7 @@ def test_several_processes_make_the_same_batches_in_order() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="processes cannot be forked there")
 def test_a_loader_that_dies_is_a_clear_error() -> None:
-    with pytest.raises(DatasetError, match="No batch 3 came"):
+    with pytest.raises(DatasetError, match="Batch 3 was not loaded"):
         for step, _ in ahead(lambda step: step if step < 3 else os._exit(1), 3, 9):
             assert step < 3
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from rich.progress import Progress, TextColumn
+from rich.progress import Progress, TaskID, TextColumn
 
 from x2localizer.cli.common import (
     SetOption,
@@ -20,18 +20,18 @@ from x2localizer.cli.common import (
     show_values,
 )
 from x2localizer.config import STAGES, TrainSettings, load_config
-from x2localizer.errors import UserError
+from x2localizer.errors import ConfigError, UserError, nearest
 
 
 def train(
-    data: Annotated[Path, typer.Option(help="A data set; see x2l town dataset.")],
-    out: Annotated[Path, typer.Option(help="Folder of the run; an interrupted one goes on.")],
-    preset: Annotated[str, typer.Option(help="town, town-quick, gama, or a TOML file.")] = "town",
-    stages: Annotated[str, typer.Option(help="Stages to run, by comma.")] = "image,full,progressive",
+    data: Annotated[Path, typer.Option(help="A dataset; see x2l town dataset and x2l prepare.")],
+    out: Annotated[Path, typer.Option(help="Folder of the run. An interrupted run resumes.")],
+    preset: Annotated[str, typer.Option(help="town, town-deit, town-quick, gama, or a TOML file.")] = "town",
+    stages: Annotated[str, typer.Option(help="Stages to run, separated by commas.")] = "image,full,progressive",
     start: Annotated[Path | None, typer.Option(help="A checkpoint of another run to start from.")] = None,
     overrides: SetOption = None,
 ) -> None:
-    """Train a model through its stages; checkpoints, and goes on where it stopped.
+    """Train a model, stage by stage. Run the same command again to resume.
 
     Examples:
 
@@ -44,21 +44,21 @@ def train(
     from x2localizer.learn.loop import train as run  # noqa: PLC0415 - torch takes seconds to load
 
     settings = load_config(TrainSettings, "train", preset, overrides or [])
-    wanted = tuple(word.strip() for word in stages.split(","))
-    for word in wanted:
-        if word not in STAGES:
-            raise UserError(f"There is no stage '{word}'.", f"Stages: {', '.join(STAGES)}.")
+    names = tuple(name.strip() for name in stages.split(","))
+    for name in names:
+        if name not in STAGES:
+            raise ConfigError(f"There is no stage '{name}'.", nearest(name, STAGES))
     if console.is_terminal:
         with Progress(*progress_columns(), TextColumn("{task.fields[note]}"), console=console) as bar:
-            best = run(settings, data, out, wanted, _reporter(bar), start)
+            best = run(settings, data, out, names, _bar_reporter(bar), start)
     else:
-        best = run(settings, data, out, wanted, _log_reporter(), start)
+        best = run(settings, data, out, names, _line_reporter(), start)
     say(f"best model: {best}")
     say(f"next: x2l export {best} --data {data} --out {out / 'bundle'}")
 
 
-def _log_reporter() -> Callable[[str, int, int, dict[str, float]], None]:
-    """In a log a bar is noise: a line now and then, and every evaluation."""
+def _line_reporter() -> Callable[[str, int, int, dict[str, float]], None]:
+    """Without a terminal: a line for every evaluation, and one with the loss every 30 seconds."""
     last = time.monotonic()
 
     def report(stage: str, step: int, steps: int, values: dict[str, float]) -> None:
@@ -70,15 +70,15 @@ def _log_reporter() -> Callable[[str, int, int, dict[str, float]], None]:
     return report
 
 
-def _reporter(bar: Progress) -> Callable[[str, int, int, dict[str, float]], None]:
-    """Show the loss in the bar and every evaluation as a line."""
-    tasks: dict[str, object] = {}
+def _bar_reporter(bar: Progress) -> Callable[[str, int, int, dict[str, float]], None]:
+    """On a terminal: the loss in the bar, and a line for every evaluation."""
+    tasks: dict[str, TaskID] = {}
 
     def report(stage: str, step: int, steps: int, values: dict[str, float]) -> None:
         if stage not in tasks:
             tasks[stage] = bar.add_task(stage, total=steps, note="")
         if "loss" in values:
-            bar.update(tasks[stage], completed=step, note=f"loss {values['loss']:.3f}")  # type: ignore[arg-type]
+            bar.update(tasks[stage], completed=step, note=f"loss {values['loss']:.3f}")
         else:
             bar.console.print(f"{stage} {step}: " + "  ".join(f"{k} {v:.1f}" for k, v in values.items()), markup=False)
 
@@ -88,7 +88,7 @@ def _reporter(bar: Progress) -> Callable[[str, int, int, dict[str, float]], None
 def export(
     checkpoint: Annotated[Path, typer.Argument(help="A checkpoint, such as RUN/progressive/best.safetensors.")],
     out: Annotated[Path, typer.Option(help="Folder of the bundle.")],
-    data: Annotated[Path | None, typer.Option(help="A data set: check on its pictures, not on noise.")] = None,
+    data: Annotated[Path | None, typer.Option(help="A dataset, to check on its pictures instead of noise.")] = None,
     card: Annotated[Path | None, typer.Option(help="A model card (Markdown) to put into the bundle.")] = None,
 ) -> None:
     """Write a bundle that runs without torch, and check it against torch.
@@ -99,10 +99,10 @@ def export(
     from x2localizer.learn.checkpoint import load_checkpoint  # noqa: PLC0415
     from x2localizer.learn.export import export_bundle, pictures_for  # noqa: PLC0415
 
-    found = load_checkpoint(checkpoint)
-    with console.status("exporting four graphs ..."):
-        pictures = None if data is None else pictures_for(found.settings.model, data)
-        bundle, differences = export_bundle(found, out, pictures, card)
+    loaded = load_checkpoint(checkpoint)
+    with console.status("exporting ..."):
+        pictures = None if data is None else pictures_for(loaded.settings.model, data)
+        bundle, differences = export_bundle(loaded, out, pictures, card)
     size = sum(path.stat().st_size for path in out.iterdir())
     say(f"bundle {bundle.fingerprint} in {out}, {size / 1e6:.1f} MB")
     on = "noise" if data is None else f"pictures of {data}"
@@ -111,9 +111,9 @@ def export(
 
 
 def import_weights(
-    weights: Annotated[Path, typer.Argument(help="Published weights: safetensors, or a file of torch.")],
+    weights: Annotated[Path, typer.Argument(help="Published weights: a safetensors or a PyTorch file.")],
     out: Annotated[Path, typer.Option(help="The checkpoint to write, such as runs/garet/full/best.safetensors.")],
-    preset: Annotated[str, typer.Option(help="The model they are of: gama, or a TOML file.")] = "gama",
+    preset: Annotated[str, typer.Option(help="The model that the weights fit: gama, or a TOML file.")] = "gama",
     overrides: SetOption = None,
 ) -> None:
     """Turn weights published by GAReT or by the paper's authors into a checkpoint.
@@ -130,42 +130,41 @@ def import_weights(
 
 
 def encode(
-    path: Annotated[str, typer.Argument(help="An image, a video, or with --tile an aerial tile.")],
+    path: Annotated[str, typer.Argument(help="An image or a video; with --tile, an aerial tile.")],
     bundle: Annotated[str, typer.Option(help="A bundle: the name of a shipped one, or a folder.")] = "town",
     tile: Annotated[bool, typer.Option("--tile", help="The picture is an aerial tile.")] = False,
 ) -> None:
-    """Run a bundle on a picture or a video and print shapes and times, for the curious.
+    """Run a bundle on an image or a video, and print the shapes of the codes and the time they took.
 
     Example: x2l encode ride.mp4 --bundle town
     """
     from x2localizer.encoders import open_bundle  # noqa: PLC0415
     from x2localizer.sources.video import open_video  # noqa: PLC0415
 
-    opened = open_bundle(bundle)
-    m = opened.spec
-    size = (m.tile_px, m.tile_px) if tile else (m.frame_height, m.frame_width)
+    encoder = open_bundle(bundle)
+    spec = encoder.spec
+    size = (spec.tile_px, spec.tile_px) if tile else spec.frame_size
     images = []
     with open_video(path, size=size, spacing_s=5.0) as frames:
         for frame in frames:
             images.append(frame.image)
-            if len(images) == m.frames:
+            if len(images) == spec.frames:
                 break
     if not images:
-        raise UserError(f"{path} holds no picture.", "Check it: x2l inspect")
+        raise UserError(f"{path} has no picture.", f"See what is in it: x2l inspect {path}")
     stack = np.stack(images)
-    one = opened.encode_tiles if tile else opened.encode_frames
-    one(stack[:1])
-    start = time.perf_counter()
-    codes = one(stack)
-    spent = time.perf_counter() - start
-    values: dict[str, object] = {
-        "bundle": opened.fingerprint, "pictures": str(stack.shape), "image codes": str(codes.shape),
-        "ms per picture": 1000 * spent / len(stack),
-    }  # fmt: skip
-    if not tile:
-        opened.encode_prefixes(stack[None])
+    values: dict[str, object] = {"bundle": encoder.fingerprint, "pictures": str(stack.shape)}
+    if ("tile" if tile else "frame") in spec.parts:
+        encode_images = encoder.encode_tiles if tile else encoder.encode_frames
+        encode_images(stack[:1])
         start = time.perf_counter()
-        prefix = opened.encode_prefixes(stack[None])
+        codes = encode_images(stack)
+        spent_ms = 1000 * (time.perf_counter() - start)
+        values |= {"image codes": str(codes.shape), "ms per picture": spent_ms / len(stack)}
+    if not tile and "prefix" in spec.parts and spec.accepts_prefix(len(stack)):
+        encoder.encode_prefixes(stack[None])
+        start = time.perf_counter()
+        prefix = encoder.encode_prefixes(stack[None])
         values |= {
             "prefix code": str(prefix.whole.shape), "frame tokens": str(prefix.tokens.shape),
             "ms per prefix": 1000 * (time.perf_counter() - start),

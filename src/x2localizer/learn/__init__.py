@@ -1,1 +1,1 @@
-"""Training: backbones, GeoAdapter, towers, objective. Needs the extra ``[train]``; nothing else may import it."""
+"""Training: families of towers, the objective, stages, checkpoints, export. Needs the extra ``[train]``."""

@@ -1,4 +1,4 @@
-"""Backbones: distilled vision transformers from timm, by name or by size, for any input size."""
+"""Backbones: distilled vision transformers from timm, by name or by their sizes, for any input size."""
 
 from __future__ import annotations
 
@@ -11,21 +11,24 @@ from timm.models.deit import VisionTransformerDistilled
 from torch import Tensor, nn
 
 from x2localizer.config import BackboneSettings
-from x2localizer.errors import CheckpointError
+from x2localizer.errors import CheckpointError, ConfigError
 from x2localizer.learn.tensor_files import read_tensors
 
 
 class ConvStem(nn.Module):
-    """Patches through a few small convolutions instead of one large one: small towers learn faster from it.
+    """Patch embedding by a few small convolutions instead of one large one: small towers learn faster from it.
 
-    The patches are cut by the last convolution, so the grid is that of the plain patch embedding. Norms are over groups
-    of channels, not over the batch: a frozen tower and many processes then need no special care.
+    The last convolution cuts the patches, so the grid is that of the plain patch embedding. Norms are over groups of
+    channels, not over the batch, so that frozen towers and several processes need no special care.
     """
 
     def __init__(self, img_size: tuple[int, int], patch_size: int, in_chans: int, embed_dim: int, **_: Any) -> None:
         super().__init__()
         if patch_size % 4:
-            raise ValueError("a convolutional stem needs patches of a multiple of 4 pixels")
+            raise ConfigError(
+                f"A convolutional stem needs patches of a multiple of 4 pixels, not {patch_size}.",
+                "Set model.backbone.patch to one, or model.backbone.stem=plain.",
+            )
         self.patch_size = (patch_size, patch_size)
         self.grid_size = (img_size[0] // patch_size, img_size[1] // patch_size)
         self.num_patches = self.grid_size[0] * self.grid_size[1]
@@ -45,7 +48,7 @@ class ConvStem(nn.Module):
 
 
 class PlainStem(nn.Module):
-    """timm's patch embedding without its check of the size: rows that do not fill a patch are dropped."""
+    """timm's patch embedding without its check of the size; rows and columns that fill no patch are dropped."""
 
     def __init__(self, img_size: tuple[int, int], patch_size: int, in_chans: int, embed_dim: int, **_: Any) -> None:
         super().__init__()
@@ -73,7 +76,7 @@ def build_backbone(
         if not isinstance(reference, VisionTransformerDistilled):
             raise CheckpointError(
                 f"The backbone '{settings.name}' has no distillation token.",
-                "Choose one of timm's distilled DeiT models, such as deit_small_distilled_patch16_224.",
+                "Choose a distilled DeiT of timm, such as deit_small_distilled_patch16_224.",
             )
         sizes = _sizes(reference)
     stem = ConvStem if settings.stem == "conv" and settings.name is None else PlainStem
@@ -90,7 +93,7 @@ def build_backbone(
 
 
 def _widen(model: nn.Module) -> None:
-    """Start a small transformer with larger weights: timm's spread of 0.02 is made for wide ones."""
+    """Initialise a small transformer with larger weights: timm's deviation of 0.02 suits wide ones."""
     for name, layer in model.named_modules():
         if isinstance(layer, nn.Linear) and (name.startswith("blocks.") or name in ("head", "head_dist")):
             nn.init.xavier_uniform_(layer.weight)
@@ -113,14 +116,14 @@ def _read_weights(settings: BackboneSettings) -> dict[str, Tensor]:
             return dict(timm.create_model(settings.name or "", pretrained=True).state_dict())
         except Exception as problem:
             raise CheckpointError(
-                f"The pretrained weights of '{settings.name}' cannot be fetched ({type(problem).__name__}).",
-                "Check the network, or download them and set backbone.weights to the file.",
+                f"The pretrained weights of '{settings.name}' cannot be downloaded ({type(problem).__name__}).",
+                "Check the network, or set model.backbone.weights to a file that you downloaded.",
             ) from problem
     return read_tensors(Path(settings.weights or ""))
 
 
 def load_pretrained(model: Any, tensors: dict[str, Tensor]) -> None:
-    """Put pretrained weights into a backbone; positions are resampled, heads of another size stay untrained."""
+    """Put pretrained weights into a backbone. Positions are resampled; heads of another size keep their weights."""
     own = model.state_dict()
     ready = {name: tensor for name, tensor in tensors.items() if not name.startswith(("head.", "head_dist."))}
     for name in ("head.weight", "head.bias", "head_dist.weight", "head_dist.bias"):
@@ -140,6 +143,6 @@ def load_pretrained(model: Any, tensors: dict[str, Tensor]) -> None:
 
 
 def resample_positions(positions: Tensor, grid: tuple[int, int]) -> Tensor:
-    """Position embeddings (1, 2 + g g, width) of a square grid for another grid; the cls and dist rows are kept."""
+    """Position embeddings of a square grid (1, 2 + g g, width) for another grid; those of cls and dist are kept."""
     resampled: Tensor = resample_abs_pos_embed(positions, list(grid), num_prefix_tokens=2)
     return resampled

@@ -1,20 +1,15 @@
 """Batches for training, each a pure function of the seed and the step: a run that resumes sees the same ones.
 
-Pictures are decoded when a batch is made, two batches ahead in each of some processes; the data set is never held in
-memory.
+Pictures are decoded when a batch is made; the dataset is never held in memory.
 """
 
 from __future__ import annotations
 
-import multiprocessing
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
-import torch.utils.data
 from torch import Tensor
 
 from x2localizer import geo
@@ -22,17 +17,14 @@ from x2localizer.config import ModelSettings, StageSettings
 from x2localizer.datasets.dataset import Dataset
 from x2localizer.datasets.tables import FrameRow, Media, RegionRow, VideoRow
 from x2localizer.datasets.tiles import cut_tiles
-from x2localizer.errors import DatasetError, UserError
+from x2localizer.errors import DatasetError
 
 MEAN = torch.tensor([0.485, 0.456, 0.406]).reshape(3, 1, 1) * 255
 STD = torch.tensor([0.229, 0.224, 0.225]).reshape(3, 1, 1) * 255
-Batch = TypeVar("Batch")
-PATIENCE_S = 300
-"""After so long without a batch something is wrong."""
 
 
 def to_input(images: npt.NDArray[np.uint8]) -> Tensor:
-    """Pictures (..., H, W, 3) as the towers take them: (..., 3, H, W), with ImageNet's mean and spread."""
+    """Pictures as input of a tower, scaled by ImageNet's mean and deviation: (..., H, W, 3) -> (..., 3, H, W)."""
     return (_channels_first(images) - MEAN) / STD
 
 
@@ -95,64 +87,12 @@ class VideoBatch:
 
 
 def rng_for(seed: int, stage: str, step: int, rank: int = 0) -> np.random.Generator:
-    """The random stream of one step, in one process of several."""
+    """The random stream of one step in one process."""
     return np.random.default_rng([seed, *stage.encode(), step, rank])
 
 
-class _Steps(torch.utils.data.Dataset["Batch | _Failure"]):
-    """Steps start .. stop - 1 as a data set of torch, whose items are whole batches."""
-
-    def __init__(self, make: Callable[[int], Batch], start: int, stop: int) -> None:
-        self.make, self.start, self.stop = make, start, stop
-
-    def __len__(self) -> int:
-        return max(0, self.stop - self.start)
-
-    def __getitem__(self, item: int) -> Batch | _Failure:
-        try:
-            return self.make(self.start + item)
-        except UserError as problem:  # torch would rebuild the error from its text alone
-            return _Failure(problem.what, problem.remedy)
-
-
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    what: str
-    remedy: str
-
-
-def ahead(make: Callable[[int], Batch], start: int, stop: int, workers: int = 1) -> Iterator[tuple[int, Batch]]:
-    """Batches start .. stop - 1, in order, made while the ones before are in use.
-
-    In processes of their own where processes can be forked: a thread that decodes pictures would hold up the training
-    thread at every one of its thousands of small calls.
-    """
-    forks = workers > 0 and "fork" in multiprocessing.get_all_start_methods()
-    loader = torch.utils.data.DataLoader(
-        _Steps(make, start, stop), batch_size=None, collate_fn=_as_it_is, num_workers=workers if forks else 0,
-        prefetch_factor=2 if forks else None, multiprocessing_context="fork" if forks else None,
-        timeout=PATIENCE_S if forks else 0,
-    )  # fmt: skip
-    batches = iter(loader)
-    for step in range(start, stop):
-        try:
-            batch = next(batches)
-        except RuntimeError as problem:  # the process died, or could not hand over what it made
-            raise DatasetError(
-                f"No batch {step} came: {str(problem).splitlines()[0]}",
-                "Look at free memory and at /dev/shm (in a container: --shm-size); the same command goes on.",
-            ) from problem
-        if isinstance(batch, _Failure):
-            raise DatasetError(batch.what, batch.remedy)
-        yield step, batch
-
-
-def _as_it_is(batch: Batch) -> Batch:
-    return batch
-
-
 def relight(rng: np.random.Generator, images: npt.NDArray[np.uint8]) -> Tensor:
-    """Pictures (b, ..., H, W, 3) as inputs, each of the b under another exposure and white balance."""
+    """Pictures as input of a tower, each of the first axis in another exposure and white balance: (b, ..., H, W, 3)."""
     b = len(images)
     ones = (1,) * (images.ndim - 4)
     gain = np.exp(rng.normal(0, 0.12, (b, 1))) * np.exp(rng.normal(0, 0.05, (b, 3)))
@@ -162,7 +102,7 @@ def relight(rng: np.random.Generator, images: npt.NDArray[np.uint8]) -> Tensor:
 
 
 def as_is(_: np.random.Generator, images: npt.NDArray[np.uint8]) -> Tensor:
-    """The same without any change of light."""
+    """Pictures as input of a tower, in the light they were taken in."""
     return to_input(images)
 
 
@@ -171,7 +111,7 @@ def _per_picture(values: npt.NDArray[np.float64], b: int, ones: tuple[int, ...])
 
 
 class Videos:
-    """The clips of a split with their keyframes and regions."""
+    """The clips of a split that have enough keyframes, with their regions."""
 
     def __init__(self, data: Dataset, split: str, model: ModelSettings) -> None:
         self.data, self.model = data, model
@@ -184,7 +124,8 @@ class Videos:
         self.region_of = np.array([place[row.region_id] for row in self.videos], np.int64)
         if not self.videos:
             raise DatasetError(
-                f"The data set has no {split} video with {model.frames} keyframes.", "Run `x2l check` on it."
+                f"The split '{split}' of {data.root} has no clip with {model.frames} keyframes.",
+                f"See what it has: x2l check {data.root}",
             )
         self.areas: dict[str, npt.NDArray[np.int64]] = {}
         names = np.array([row.area for row in self.videos])
@@ -194,11 +135,11 @@ class Videos:
         self.every = _FrameColumns(data, [row.video_id for row in self.videos])
 
     def frames(self, video: int, count: int) -> npt.NDArray[np.uint8]:
-        """The first keyframes of a video, (count, h, w, 3)."""
+        """The first ``count`` keyframes of a video, (count, h, w, 3)."""
         return self._frames([row.image for row in self.keyframes[video][:count]])
 
     def tiles(self, region: int) -> npt.NDArray[np.uint8]:
-        """The tiles of a region, (n n, t, t, 3)."""
+        """The tiles of a region, row by row, (n n, t, t, 3)."""
         return cut_tiles(self._region_picture(region), self.model.region_tiles)
 
     def _region_picture(self, region: int) -> npt.NDArray[np.uint8]:
@@ -211,7 +152,7 @@ class Videos:
         return np.stack([self.data.picture(item, size) for item in media])
 
     def draw(self, rng: np.random.Generator, stage: StageSettings) -> npt.NDArray[np.int64]:
-        """Videos for a batch, from few areas."""
+        """Rows of the videos of a batch, (b,). They come from few areas, so that negatives are hard."""
         names = list(self.areas)
         chosen = rng.choice(len(names), min(stage.towns_per_batch, len(names)), replace=False)
         pool = np.concatenate([self.areas[names[i]] for i in chosen])
@@ -247,7 +188,11 @@ class Videos:
         return videos, frames, torch.from_numpy(self.corner[self.region_of[videos], :2])
 
     def pair_batch(self, rng: np.random.Generator, stage: StageSettings) -> PairBatch:
-        """Frames of any second with the tile around them, one from each of many videos."""
+        """Single frames with the tiles around them, each from another video.
+
+        Augmented: the tile off the camera, turned by quarter turns, mirrored together with the frame, both in other
+        light.
+        """
         rows = np.array([int(rng.choice(self.every.with_tile[int(v)])) for v in self.draw(rng, stage)])
         frames = self._frames([self.every.media("image", row) for row in rows])
         margin = self.data.tile_margin_px if stage.augment and stage.shift_tiles else 0
@@ -269,7 +214,7 @@ class Videos:
 
 
 class _FrameColumns:
-    """The frames table as columns, for drawing single frames quickly."""
+    """The table of frames as columns, to draw single frames quickly."""
 
     def __init__(self, data: Dataset, videos: list[str]) -> None:
         table = data.frame_table
@@ -283,14 +228,14 @@ class _FrameColumns:
             ]
             for kind in ("image", "tile")
         }
-        there = np.asarray(table["tile_path"].to_numpy(zero_copy_only=False) != "", np.bool_)
+        has_tile = np.asarray(table["tile_path"].to_numpy(zero_copy_only=False) != "", np.bool_)
         ranges = [data.frame_range(video) for video in videos]
-        self.with_tile = [start + np.flatnonzero(there[start:stop]) for start, stop in ranges]
+        self.with_tile = [start + np.flatnonzero(has_tile[start:stop]) for start, stop in ranges]
         for video, rows in zip(videos, self.with_tile, strict=True):
             if not len(rows):
-                raise DatasetError(f"No frame of the video {video} has a tile.", "Take it out of the data set.")
+                raise DatasetError(f"No frame of the video '{video}' has a tile.", "Remove the video from the dataset.")
 
     def media(self, kind: str, row: int) -> Media:
-        """The picture of a row of the table."""
+        """The picture or the tile of a row."""
         paths, offsets, lengths = self.columns[kind]
         return Media(paths[int(row)].as_py(), int(offsets[row]), int(lengths[row]))

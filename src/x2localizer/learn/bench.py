@@ -1,4 +1,4 @@
-"""How large and how fast the model is. Timing lives here, never in a test."""
+"""How large and how fast a model is. Nothing is timed in tests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BUDGETS = [1, 2, 4, 8]
 
 
 def _best(work: Callable[[], object], times: int) -> float:
-    """Seconds of the fastest of some runs, after one to warm up."""
+    """Seconds of the fastest run, after one to warm up."""
     work()
     spent = []
     for _ in range(times):
@@ -34,12 +34,12 @@ def _best(work: Callable[[], object], times: int) -> float:
 
 
 def bench_model(settings: TrainSettings, times: int = 2, batch: int = 2) -> dict[str, object]:
-    """Sizes and speeds with random weights: encoders against their plain twin, and steps of stage 3.
+    """Sizes and speeds of a model with random weights.
 
-    ``stage3_cached_speedup`` is the time of a step of stage 3 that computes everything itself (the aerial tower, the
-    teacher, each prefix from its pixels) over one that takes what is frozen from the cache and shares the frames'
-    first layers among the prefixes. ``train_step_*`` is one step of stage 2, forward and backward; its memory is the
-    process's peak so far.
+    ``region_naive_s`` is the time of the plain version in ``naive.py``. ``stage3_cached_speedup`` is the time of a step
+    of stage 3 that computes everything (regions, teacher, each prefix from its pixels), divided by the time of one that
+    reads regions and teacher from a file and shares the first layers of the frames among prefixes. ``train_step_*`` is
+    one step of stage 2, forward and backward; its memory is the peak of the process so far.
     """
     torch.manual_seed(0)
     m = settings.model
@@ -70,7 +70,7 @@ def bench_model(settings: TrainSettings, times: int = 2, batch: int = 2) -> dict
 
 
 def _against_twin(tower: Tower, tiles: torch.Tensor, region_s: float, times: int) -> dict[str, object]:
-    """The plain twin of a tower with GeoAdapters: its time, and the largest difference; nothing for other towers."""
+    """Time of the plain version of a tower with GeoAdapters, and the largest difference; nothing for other towers."""
     if not isinstance(tower, DeitTower) or not tower.adapted:
         return {}
     fast, plain = tower.embed_sets(tiles), naive_set(tower, tiles[0])
@@ -80,7 +80,7 @@ def _against_twin(tower: Tower, tiles: torch.Tensor, region_s: float, times: int
 
 
 def _flops(model: Model) -> dict[str, object]:
-    """Operations of one forward pass, in billions: a frame, a tile, a region, prefixes."""
+    """Floating-point operations of one forward pass, in billions: a frame, a tile, a region, prefixes."""
     m = model.settings
     frames = torch.zeros(1, m.frames, 3, m.frame_height, m.frame_width)
     tiles = torch.zeros(1, m.region_tiles**2, 3, m.tile_px, m.tile_px)
@@ -102,7 +102,7 @@ def _flops(model: Model) -> dict[str, object]:
 
 
 def _steps(model: Model, objective: ObjectiveSettings, batch: int) -> dict[str, object]:
-    """One step of stage 3 with and without the cache, and one of stage 2."""
+    """Time of a step of stage 3, with frozen codes and without, and of a step of stage 2."""
     m = model.settings
     videos = torch.randn(batch, m.frames, 3, m.frame_height, m.frame_width)
     regions = torch.randn(batch, m.region_tiles**2, 3, m.tile_px, m.tile_px)
@@ -110,8 +110,8 @@ def _steps(model: Model, objective: ObjectiveSettings, batch: int) -> dict[str, 
 
     def aerial_side() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         with torch.no_grad():
-            found = model.regions(regions)
-            return found.whole, found.tokens, model.prefixes(videos, [m.frames])[m.frames].whole
+            codes = model.regions(regions)
+            return codes.whole, codes.tokens, model.prefixes(videos, [m.frames])[m.frames].whole
 
     def step(kept: tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None) -> None:
         whole, tokens, teacher = kept or aerial_side()

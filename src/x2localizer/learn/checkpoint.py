@@ -1,6 +1,6 @@
-"""Checkpoints: safetensors with the resolved config, the metrics and a fingerprint inside; nothing is unpickled.
+"""Checkpoints: safetensors files with the resolved config, the metrics and a fingerprint inside. Nothing is unpickled.
 
-``best.safetensors`` is a model. ``last.safetensors`` is a model, its optimizer and the step, to go on from exactly.
+``best.safetensors`` holds a model. ``last.safetensors`` holds a model, its optimizer and the step, to resume from.
 """
 
 from __future__ import annotations
@@ -26,17 +26,24 @@ FORMAT = "x2localizer-checkpoint-1"
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What a checkpoint holds."""
+    """What a checkpoint holds.
+
+    tensors: the model's weights by name.
+    optimizer: its moments, named ``index.key``; empty for a model that is not resumed.
+    settings: the config it was trained with.
+    state: stage, step, best and metrics; for imported weights also where they came from.
+    fingerprint: a name for exactly these weights.
+    """
 
     tensors: dict[str, Tensor]
     optimizer: dict[str, Tensor]
     settings: TrainSettings
-    state: dict[str, Any]  # stage, step, best, metrics
+    state: dict[str, Any]
     fingerprint: str
 
 
 def fingerprint_of(tensors: dict[str, Tensor]) -> str:
-    """A short name for exactly these weights."""
+    """A name of 16 hex digits for exactly these weights."""
     digest = hashlib.sha256()
     for name in sorted(tensors):
         digest.update(name.encode())
@@ -51,7 +58,7 @@ def save_checkpoint(
     state: dict[str, Any],
     optimizer: torch.optim.Optimizer | None = None,
 ) -> str:
-    """Write a checkpoint atomically; gives its fingerprint."""
+    """Write a checkpoint atomically; returns its fingerprint."""
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     fingerprint = fingerprint_of(weights)
     tensors = {f"model.{name}": tensor for name, tensor in weights.items()}
@@ -67,18 +74,18 @@ def save_checkpoint(
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, str] | None = None) -> None:
-    """Write a safetensors file atomically; on a full disk what was there stays."""
+    """Write a safetensors file atomically: if the disk is full, the file that was there stays."""
     with atomic_path(path) as target:
         try:
             save_file(tensors, target, header)
         except SafetensorError as problem:  # its only cause here is the disk
             raise CheckpointError(
-                f"Cannot write {path}: {problem}.", "Free some space and run the same command again: it goes on."
+                f"Cannot write {path}: {problem}.", "Free some space and run the same command again: it resumes."
             ) from problem
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
-    """Read a checkpoint; a damaged or foreign file is a clear error."""
+    """Read a checkpoint and check its fingerprint."""
     if not path.is_file():
         raise CheckpointError(f"There is no checkpoint {path}.", "Train one: x2l train --data DATA --out RUN")
     try:
@@ -86,21 +93,24 @@ def load_checkpoint(path: Path) -> Checkpoint:
             header = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
     except (SafetensorError, OSError) as problem:
-        raise CheckpointError(f"{path} is damaged.", "Take the run's other checkpoint, or train again.") from problem
+        raise CheckpointError(f"{path} is damaged.", "Use another checkpoint of the run, or train again.") from problem
     if header.get("format") != FORMAT:
         raise CheckpointError(
-            f"{path} is not a checkpoint of this version.", "Import published weights with `x2l import`."
+            f"{path} is not a checkpoint of this version.", "If it holds published weights, import them: x2l import"
         )
     weights = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
     moments = {name.removeprefix("optimizer."): t for name, t in tensors.items() if name.startswith("optimizer.")}
-    if fingerprint_of(weights) != header["fingerprint"]:
+    try:
+        fingerprint, config, state = header["fingerprint"], json.loads(header["config"]), json.loads(header["state"])
+    except (KeyError, ValueError) as problem:
+        raise CheckpointError(f"{path} is damaged: its header cannot be read.", "Train again.") from problem
+    if fingerprint_of(weights) != fingerprint:
         raise CheckpointError(f"{path} is damaged: its weights do not match its fingerprint.", "Train again.")
-    settings = validate(TrainSettings, json.loads(header["config"]))
-    return Checkpoint(weights, moments, settings, json.loads(header["state"]), header["fingerprint"])
+    return Checkpoint(weights, moments, validate(TrainSettings, config), state, fingerprint)
 
 
 def load_weights(model: Model, tensors: dict[str, Tensor]) -> None:
-    """Put weights into a model, strictly: every key is used, every key is there, every shape fits."""
+    """Put weights into a model. Names and shapes must match exactly."""
     own = model.state_dict()
     missing, unknown = sorted(own.keys() - tensors.keys()), sorted(tensors.keys() - own.keys())
     wrong = sorted(name for name in own.keys() & tensors.keys() if own[name].shape != tensors[name].shape)
@@ -108,7 +118,7 @@ def load_weights(model: Model, tensors: dict[str, Tensor]) -> None:
         named = [f"{what} {', '.join(names[:4])}" for what, names in
                  (("missing", missing), ("unknown", unknown), ("of another shape", wrong)) if names]  # fmt: skip
         raise CheckpointError(
-            f"The weights do not fit the model: {'; '.join(named)}.", "Use the config they came with."
+            f"The weights do not fit the model: {'; '.join(named)}.", "Use the config they were trained with."
         )
     model.load_state_dict(tensors)
 
@@ -120,22 +130,25 @@ def restore(checkpoint: Checkpoint) -> Model:
     return model.eval()
 
 
-def load_start(model: Model, found: Checkpoint) -> None:
-    """Start from another run's weights; stage 1 has not trained its adapters, so a model may have none, or new ones."""
-    if found.settings.model.family != model.settings.family:
+def load_start(model: Model, checkpoint: Checkpoint) -> None:
+    """Put the weights of another run into a model.
+
+    Stage 1 does not train adapters: after it the model may have none, or adapters of another size.
+    """
+    if checkpoint.settings.model.family != model.settings.family:
         raise CheckpointError(
-            f"The checkpoint is of the family '{found.settings.model.family}', not '{model.settings.family}'.",
+            f"The checkpoint is of the family '{checkpoint.settings.model.family}', not '{model.settings.family}'.",
             "Set model.family to that of the checkpoint, or start from another one.",
         )
-    tensors = found.tensors
-    if found.state["stage"] == "image":
+    tensors = checkpoint.tensors
+    if checkpoint.state["stage"] == "image":
         own = {name: tensor for name, tensor in model.state_dict().items() if model.is_adapter(name)}
         tensors = {name: tensor for name, tensor in tensors.items() if not model.is_adapter(name)} | own
     load_weights(model, tensors)
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, moments: dict[str, Tensor]) -> None:
-    """Put an optimizer's moments back."""
+    """Put the moments of a checkpoint into an optimizer."""
     state: dict[int, dict[str, Tensor]] = {}
     for name, tensor in moments.items():
         index, _, key = name.partition(".")

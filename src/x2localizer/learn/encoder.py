@@ -1,4 +1,4 @@
-"""A checkpoint as an encoder: the same four functions as a bundle, on torch."""
+"""A checkpoint as an encoder, on torch; what a bundle is on ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from x2localizer.types import Codes, Images
 
 
 class CheckpointEncoder:
-    """Encodes with a checkpoint. ``adapt=False`` leaves the adapters out: the untouched towers of stage 1."""
+    """Encodes with a checkpoint. ``adapt=False`` leaves the adapters out: the towers as they were after stage 1."""
 
-    def __init__(self, found: Checkpoint, *, adapt: bool = True) -> None:
-        self.model: ModelSettings = found.settings.model
-        self.fingerprint, self.threads = found.fingerprint, 0
-        self.tau_f = found.settings.objective.tau_f
-        self._tensors = found.tensors
+    def __init__(self, checkpoint: Checkpoint, *, adapt: bool = True) -> None:
+        self.model: ModelSettings = checkpoint.settings.model
+        self.fingerprint, self.threads = checkpoint.fingerprint, 0
+        self.tau_f = checkpoint.settings.objective.tau_f
+        self._tensors = checkpoint.tensors
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self._towers = restore(found).to(self._device)
-        self._adapt = adapt and self._towers.family.has_adapters(found.settings.model)
-        self.spec: EncoderSpec = spec_of(found.settings.model, self._towers.capabilities)
+        self._towers = restore(checkpoint).to(self._device)
+        self._adapt = adapt and self._towers.family.has_adapters(checkpoint.settings.model)
+        self.spec: EncoderSpec = spec_of(checkpoint.settings.model, self._towers.capabilities)
         used = [p for name, p in self._towers.named_parameters() if self._adapt or not self._towers.is_adapter(name)]
         self.parameters = sum(parameter.numel() for parameter in used)
 
@@ -38,6 +38,7 @@ class CheckpointEncoder:
             name: tensor for name, tensor in self._tensors.items()
             if name.startswith(f"{view}.") and (sets or not self._towers.is_adapter(name))
         }  # fmt: skip
+        # The suffix -phi is in the names of codes that benchmarks have stored.
         return fingerprint_of(used) + tower.variant(sets=sets) + ("-phi" if sets and not self._adapt else "")
 
     def _input(self, images: Images) -> torch.Tensor:
@@ -57,16 +58,16 @@ class CheckpointEncoder:
     def encode_prefixes(self, images: Images) -> SetCodes:
         """Set codes of prefixes of one length: (b, s, h, w, 3)."""
         budget = images.shape[1]
-        return _set_code(self._towers.prefixes(self._input(images), [budget], adapt=self._adapt)[budget])
+        return _set_codes(self._towers.prefixes(self._input(images), [budget], adapt=self._adapt)[budget])
 
     @torch.no_grad()
     def encode_regions(self, images: Images) -> SetCodes:
         """Set codes of regions, tiles row by row: (b, n n, t, t, 3)."""
-        return _set_code(self._towers.regions(self._input(images), adapt=self._adapt))
+        return _set_codes(self._towers.regions(self._input(images), adapt=self._adapt))
 
 
-def _set_code(found: SetEmbedding) -> SetCodes:
-    return SetCodes(_numpy(found.whole), _numpy(found.tokens))
+def _set_codes(codes: SetEmbedding) -> SetCodes:
+    return SetCodes(_numpy(codes.whole), _numpy(codes.tokens))
 
 
 def _numpy(values: torch.Tensor) -> Codes:

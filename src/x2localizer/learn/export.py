@@ -32,11 +32,11 @@ from x2localizer.learn.towers import Tower
 TOLERANCE = 1e-4
 """Largest difference from torch that an exported graph may have."""
 SHARED_FROM = 256
-"""Tensors of at least so many bytes lie in weights.bin."""
+"""Bytes from which on a tensor is stored in weights.bin."""
 
 
 class _Pictures(nn.Module):
-    """RGB bytes (..., H, W, 3) to what a tower takes."""
+    """RGB bytes as input of a tower: (..., H, W, 3) -> (..., 3, H, W)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,13 +69,13 @@ class _SetGraph(nn.Module):
 
 
 def graph_of(model: Model, name: Part) -> nn.Module:
-    """The torch twin of a graph."""
+    """The module that a graph is exported from."""
     tower = model.ground if name in ("frame", "prefix") else model.aerial
     return (_ImageGraph(tower) if name in IMAGE_PARTS else _SetGraph(tower)).eval()
 
 
 def pictures_for(settings: ModelSettings, data: Path) -> dict[str, npt.NDArray[np.uint8]]:
-    """Pictures of a data set for each graph: three videos and regions, and their first frames and tiles."""
+    """Pictures of a dataset for each graph: three videos and regions, and their first frames and tiles."""
     source = open_dataset(data)
     split = next((name for name in ("test", "val", "train") if source.videos(name)), "train")
     videos = Videos(source, split, settings)
@@ -91,9 +91,11 @@ def export_bundle(
     pictures: dict[str, npt.NDArray[np.uint8]] | None = None,
     card: Path | None = None,
 ) -> tuple[Bundle, dict[str, float]]:
-    """Write a bundle next to its place, check it, and put it there; an old bundle is replaced whole.
+    """The bundle of a checkpoint, and each graph's largest difference from torch.
 
-    Gives the bundle and each graph's largest difference from torch, on the pictures or on noise.
+    out: the folder of the bundle. It is written elsewhere, checked, and then moved there as a whole.
+    pictures: what the graphs are checked on, by part; without them, noise.
+    card: a model card (Markdown) to put into the bundle.
     """
     model = restore(checkpoint)
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -127,7 +129,7 @@ def export_bundle(
 
 
 def _lengths(model: Model, name: Part) -> tuple[int, int]:
-    """Pictures in the shortest and the longest set."""
+    """Number of pictures in the shortest and in the longest set."""
     if name == "prefix":
         return model.capabilities.shortest_prefix, model.settings.frames
     return 1, model.settings.region_tiles**2
@@ -144,7 +146,7 @@ def _example(model: Model, name: Part, b: int, s: int, seed: int = 0) -> Tensor:
 
 
 def _to_onnx(model: Model, name: Part) -> onnx.ModelProto:
-    """Export one graph with free batch and, for sets, free length."""
+    """One graph, for any number of pictures or sets, and for sets of any length."""
     least, most = _lengths(model, name)
     free: dict[int, Any] = {0: torch.export.Dim("batch", min=1, max=1 << 16)}
     if name not in IMAGE_PARTS and least < most:
@@ -170,7 +172,7 @@ def _to_onnx(model: Model, name: Part) -> onnx.ModelProto:
 
 
 def _write_graph(proto: onnx.ModelProto, path: Path, shared: bytearray, places: dict[bytes, int]) -> None:
-    """Write a graph whose large tensors lie in weights.bin, equal ones once."""
+    """Write a graph. Large tensors go to ``shared``, equal ones once; ``places`` are their offsets."""
     for tensor in proto.graph.initializer:
         data = onnx.numpy_helper.to_array(tensor).tobytes()
         if len(data) < SHARED_FROM:
@@ -185,7 +187,7 @@ def _write_graph(proto: onnx.ModelProto, path: Path, shared: bytearray, places: 
             tensor.ClearField(field)
     del proto.graph.value_info[:]
     for node in proto.graph.node:
-        del node.metadata_props[:]  # the exporter notes paths of its machine there
+        del node.metadata_props[:]  # the exporter stores paths of this machine there
         node.doc_string = ""
     path.write_bytes(proto.SerializeToString(deterministic=True))
 
@@ -194,7 +196,7 @@ def _write_graph(proto: onnx.ModelProto, path: Path, shared: bytearray, places: 
 def check_bundle(
     bundle: Bundle, model: Model, images: dict[str, npt.NDArray[np.uint8]] | None = None
 ) -> dict[str, float]:
-    """Largest difference of each graph from torch, on given pictures or on noise; too large is an error."""
+    """Largest difference of each graph from torch, on pictures or on noise. A large one is an error."""
     encoders: dict[str, Any] = {
         "frame": bundle.encode_frames, "tile": bundle.encode_tiles,
         "prefix": bundle.encode_prefixes, "region": bundle.encode_regions,
@@ -202,9 +204,12 @@ def check_bundle(
     differences: dict[str, float] = {}
     for name in model.capabilities.parts:
         example = torch.from_numpy(images[name]) if images else _example(model, name, 3, 4, seed=1)
-        expected, found = graph_of(model, name)(example), encoders[name](example.numpy())
-        pairs = [(expected, found)] if name in IMAGE_PARTS else [*zip(expected, (found.whole, found.tokens))]  # noqa: B905
-        differences[name] = max(float(np.abs(e.numpy() - f).max()) for e, f in pairs)
+        expected, codes = graph_of(model, name)(example), encoders[name](example.numpy())
+        if name in IMAGE_PARTS:
+            pairs = [(expected, codes)]
+        else:
+            pairs = list(zip(expected, (codes.whole, codes.tokens), strict=False))  # tokens may be missing
+        differences[name] = max(float(np.abs(torch_codes.numpy() - own).max()) for torch_codes, own in pairs)
         if not differences[name] <= TOLERANCE:
             raise CheckpointError(
                 f"The exported graph '{name}' differs from torch by {differences[name]:.2g}.", "Report this as a bug."

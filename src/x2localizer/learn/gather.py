@@ -1,4 +1,4 @@
-"""Several processes as one large batch: each row sees the columns of all processes, with correct gradients."""
+"""Several processes as one large batch: each row is compared with the columns of all processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.distributed.nn import functional as grad_dist
 
 
 def rank_and_world() -> tuple[int, int]:
-    """This process's number and how many there are."""
+    """The number of this process, and how many there are."""
     if dist.is_available() and dist.is_initialized():
         return dist.get_rank(), dist.get_world_size()
     return 0, 1
@@ -26,8 +26,8 @@ def wait_for_all() -> None:
 def gather_rows(own: Tensor) -> Tensor:
     """The rows of all processes, in the order of their numbers: (b, ...) -> (world b, ...).
 
-    Gradients flow back to the process a row came from, summed over all that used it; together with gradients averaged
-    over processes that is the gradient of the mean loss over the joint batch.
+    Gradients flow back to the process that a row came from, summed over all processes that used it. Averaged over
+    processes, that is the gradient of the mean loss of the joint batch.
     """
     _, world = rank_and_world()
     if world == 1:
@@ -42,8 +42,8 @@ def gather_rows(own: Tensor) -> Tensor:
 def average_gradients(gradients: Iterable[Tensor]) -> None:
     """Average gradients over processes, in place, in one message.
 
-    By hand instead of a wrapper around the model: a step makes several passes through both towers, and trains only
-    some of the weights.
+    torch's wrapper around a model does not fit: a step makes several passes through both towers, and trains only some
+    of the weights.
     """
     _, world = rank_and_world()
     every = list(gradients)
@@ -59,18 +59,18 @@ def average_gradients(gradients: Iterable[Tensor]) -> None:
 
 
 def targets(own: Tensor) -> Tensor:
-    """The column of each own row among the gathered ones."""
+    """The column of each own row among the gathered rows, (b,)."""
     rank, _ = rank_and_world()
     return torch.arange(len(own), device=own.device) + rank * len(own)
 
 
 def allowed_columns(places: Tensor, reach: float) -> Tensor:
-    """Which gathered columns count as negatives of each own row: (b, 2) places -> (b, world b).
+    """Which gathered columns each row is compared with, (b, world b): its own, and those that show other ground.
 
-    Columns less than ``reach`` away on both axes show the same ground and do not count, except a row's own.
+    places: column and row on the tile grid, (b, 2).
+    reach: tiles. Columns that are less than this away on both axes show the same ground and are no negatives.
     """
-    everyone = gather_rows(places)
-    near = ((places[:, None] - everyone[None]).abs() < reach).all(-1)
-    mine = torch.zeros_like(near)
-    mine[torch.arange(len(places)), targets(places)] = True
-    return ~near | mine
+    near = ((places[:, None] - gather_rows(places)[None]).abs() < reach).all(-1)
+    own = torch.zeros_like(near)
+    own[torch.arange(len(places)), targets(places)] = True
+    return ~near | own

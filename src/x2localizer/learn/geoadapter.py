@@ -1,8 +1,8 @@
-"""GeoAdapter: lets the instances of a set, frames of a video or tiles of a region, see each other inside every block.
+"""GeoAdapter: lets the instances of a set, frames of a video or tiles of a region, attend to each other in every block.
 
-Appendix A of the paper. In each block, after the spatial attention: add the instance embedding E_S, go through a
-bottleneck A, attend across instances with the *same* block's norm and attention weights, go back through the inverse
-of A (its transposed weights with biases of its own), and add the result to the tokens.
+Appendix A of the paper. In each block, after the spatial attention: add the instance embedding E_S, apply a bottleneck
+A, attend across instances with the norm and attention weights of the *same* block, apply the inverse of A (its
+transposed weights with biases of its own), and add the result to the tokens.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from torch.nn import functional as F
 class Adapter(nn.Module):
     """The bottleneck A and its inverse.
 
-    The second layer starts at zero: then the inverse of whatever comes in is zero too, and an untrained adapter
-    changes nothing. ``skip`` adds the input to A's output, as GAReT's published weights want it. The biases of the
-    inverse are numbered in the order they are used; published weights number them the other way round.
+    The second layer starts at zero. The inverse then returns zero, so an untrained adapter changes nothing. ``skip``
+    adds the input of A to its output, as in GAReT's published weights. The biases of the inverse are numbered in the
+    order they are used; published weights number them the other way round.
     """
 
     def __init__(self, width: int, hidden: int, skip: bool = False) -> None:
@@ -38,15 +38,15 @@ class Adapter(nn.Module):
         return tokens + down if self.skip else down
 
     def inverse(self, tokens: Tensor) -> Tensor:
-        """The way back, with the transposed weights: (..., width) -> (..., width)."""
+        """The inverse of A, with transposed weights: (..., width) -> (..., width)."""
         hidden = F.gelu(F.linear(tokens, self.D_fc2.weight.t(), self.D_inv_fcb1))
         return F.linear(hidden, self.D_fc1.weight.t(), self.D_inv_fcb2)
 
     def inverse_alone(self, attention: Any, tokens: Tensor) -> Tensor:
-        """The way back for tokens that attend to themselves alone: (..., width) -> (..., width).
+        """The inverse of A for tokens that attend only to themselves: (..., width) -> (..., width).
 
         Attention over one value is that value, so value, projection and the first layer of the inverse are three
-        matrices in a row: they are multiplied first, and the tokens go through one narrow matrix instead.
+        matrices in a row. They are multiplied first, and the tokens by one narrow matrix instead of three.
         """
         c = tokens.shape[-1]
         value, value_bias = attention.qkv.weight[2 * c :], attention.qkv.bias[2 * c :]
@@ -64,7 +64,7 @@ def split_heads(qkv: Tensor, heads: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Scaled dot-product attention and the heads joined again: (b, heads, n, d) -> (b, n, heads d)."""
+    """Scaled dot-product attention, with the heads joined: (b, heads, n, d) -> (b, n, heads d)."""
     out = F.scaled_dot_product_attention(q, k, v)
     b, heads, n, d = out.shape
     return out.transpose(1, 2).reshape(b, n, heads * d)

@@ -23,11 +23,12 @@ from x2localizer.config import STAGES, StageSettings, TrainSettings
 from x2localizer.datasets.dataset import open_dataset
 from x2localizer.errors import CheckpointError, UserError
 from x2localizer.files import only_writer, write_text
-from x2localizer.learn.batches import Videos, ahead, rng_for
+from x2localizer.learn.batches import Videos, rng_for
 from x2localizer.learn.checkpoint import load_checkpoint, load_optimizer, load_start, load_weights, save_checkpoint
 from x2localizer.learn.checks import check_clips, check_stages, stages_of
 from x2localizer.learn.frozen import freeze
 from x2localizer.learn.gather import average_gradients, rank_and_world
+from x2localizer.learn.loader import ahead
 from x2localizer.learn.model import Model
 from x2localizer.learn.optimizer import build_optimizer
 from x2localizer.learn.stages import Batch, Stage, full_stage, image_stage, progressive_stage

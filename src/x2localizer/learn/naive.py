@@ -1,4 +1,4 @@
-"""The set encoder written down plainly from the paper: the twin that the fast one is tested and timed against."""
+"""Set codes of towers with GeoAdapters, computed as the paper writes them; the fast version is tested against this."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from x2localizer.learn.geoadapter import Adapter
 
 
 def naive_set(tower: DeitTower, images: Tensor) -> tuple[Tensor, Tensor]:
-    """One set (s, 3, H, W), written down from the paper: every token everywhere, and a mask over instances."""
+    """Codes of one set (s, 3, H, W), whole (d,) and tokens (s, d): every token in every block, with a mask."""
     net = tower.backbone
     x = net._pos_embed(net.patch_embed(images))
     s, p, c = x.shape

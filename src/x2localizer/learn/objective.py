@@ -1,8 +1,7 @@
 """The asymmetric cross-grained objective, section 3 of the paper, as small pure functions.
 
-Rows of a similarity matrix are videos, columns are regions; the right region of row i is column ``target[i]`` (the
-diagonal for one process). ``allowed`` is False where a column must not count as a negative, because its region overlaps
-the row's own.
+Rows of a similarity matrix are videos, columns are regions. The region of row i is column ``target[i]``, by default i.
+``allowed`` is False for columns that must not count as negatives, because their region overlaps that of the row.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ def soft_margin_loss(
 ) -> Tensor:
     """L_smcl, equation of appendix A.1: log(1 + sum over j != i of exp((s_ij - s_ii) / tau_sm)).
 
-    Written out it is row-wise cross-entropy with that temperature.
+    This equals row-wise cross-entropy with temperature tau_sm.
     """
     return row_cross_entropy(s_img, temperature, target=target, allowed=allowed)
 
@@ -30,7 +29,7 @@ def soft_margin_loss(
 def row_cross_entropy(
     s: Tensor, temperature: float, *, target: Tensor | None = None, allowed: Tensor | None = None
 ) -> Tensor:
-    """L_ce, equation 4: the retrieval loss from the ground side to the aerial side. (b, n) -> scalar."""
+    """L_ce, equation 4: the retrieval loss from ground to aerial, (b, n) -> scalar."""
     if target is None:
         target = torch.arange(len(s), device=s.device)
     logits = _without(s / temperature, allowed)
@@ -38,7 +37,7 @@ def row_cross_entropy(
 
 
 def _without(logits: Tensor, allowed: Tensor | None) -> Tensor:
-    """Logits with the columns that do not count out of the race."""
+    """Logits with minus infinity in the columns that do not count."""
     return logits if allowed is None else logits.masked_fill(~allowed, float("-inf"))
 
 
@@ -48,19 +47,19 @@ def token_similarity(tokens: Tensor, tiles: Tensor) -> Tensor:
 
 
 def soft_aggregate(values: Tensor, temperature: float) -> Tensor:
-    """Mean over the last axis, weighted by the softmax of the values themselves; near zero temperature a maximum."""
+    """Mean over the last axis, weighted by the softmax of the values. At a low temperature it is nearly the maximum."""
     return (torch.softmax(values / temperature, dim=-1) * values).sum(-1)
 
 
 def fine_similarity(s_tok: Tensor, temperature: float) -> Tensor:
-    """s_f, equations 6 to 10: both orders of aggregation, averaged. (b, n, k, l) -> (b, n)."""
+    """s_f, equations 6 to 10: the mean of both orders of aggregation, (b, n, k, l) -> (b, n)."""
     ground = soft_aggregate(soft_aggregate(s_tok, temperature), temperature)
     aerial = soft_aggregate(soft_aggregate(s_tok.transpose(-1, -2), temperature), temperature)
     return (ground + aerial) / 2
 
 
 def best_tile_similarity(s_tok: Tensor, temperature: float) -> Tensor:
-    """s_best, not in the paper: the mean over frames of the soft best tile. (b, n, k, l) -> (b, n)."""
+    """s_best, not in the paper: the mean over frames of the (soft) best tile, (b, n, k, l) -> (b, n)."""
     return soft_aggregate(s_tok, temperature).mean(-1)
 
 
@@ -77,7 +76,7 @@ def mixed_similarity(s_g: Tensor, s_f: Tensor) -> Tensor:
 def rank_distillation(s: Tensor, teacher: Tensor, temperature: float, allowed: Tensor | None = None) -> Tensor:
     """D_rank, equation 12: tau_d^2 KL(softmax(teacher / tau_d) || softmax(s / tau_d)), averaged over rows.
 
-    The teacher's side carries no gradient, in self-distillation neither.
+    The teacher gets no gradient, in self-distillation either.
     """
     student = torch.log_softmax(_without(s / temperature, allowed), dim=-1)
     target = torch.log_softmax(_without(teacher.detach() / temperature, allowed), dim=-1)
@@ -88,7 +87,7 @@ def rank_distillation(s: Tensor, teacher: Tensor, temperature: float, allowed: T
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """The total, and every term of it by name, for the log and for finding a bad one."""
+    """The total loss, and its terms by name."""
 
     total: Tensor
     terms: dict[str, Tensor]
@@ -119,10 +118,10 @@ def total_loss(
     allowed: Tensor | None = None,
     target: Tensor | None = None,
 ) -> Losses:
-    """L_total, equation 14: the budgets' alignment, and the two distillations.
+    """L_total, equation 14: the alignment of all budgets, and two distillations.
 
-    ``s_g`` and ``s_f`` hold a matrix per budget; the largest budget is the full video. ``teacher`` is the frozen
-    full-video model's s_g, or None for none.
+    s_g, s_f: a similarity matrix for each budget; the largest budget is the full video.
+    teacher: s_g of the frozen model on full videos, or None.
     """
     full = max(s_g)
     total = s_g[full].new_zeros(())

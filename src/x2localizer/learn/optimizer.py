@@ -1,7 +1,8 @@
-"""AdamW, or Muon for the matrices of the blocks and AdamW for the rest: what a stage trains with.
+"""The optimizer of a stage: AdamW, or Muon for hidden matrices and AdamW for the rest.
 
-Muon (Jordan, 2024) steps along the momentum made orthogonal: every direction of a matrix moves by the same amount. In
-small towers that learn from nothing it saves steps. torch has one too, but works in bfloat16, which many CPUs lack.
+Muon (Jordan, 2024) makes the momentum of a matrix orthogonal before it steps, so that every direction moves by the same
+amount. Small towers that start from random weights need fewer steps with it. torch has a Muon, too, but it computes in
+bfloat16, which many CPUs lack.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ MOMENTUM = 0.95
 
 
 def orthogonal(matrix: Tensor) -> Tensor:
-    """A matrix with nearly the same singular vectors and all singular values near 1, by five Newton-Schulz steps."""
+    """A matrix with nearly the same singular vectors and singular values near 1, by five Newton-Schulz steps."""
     tall = matrix.shape[0] > matrix.shape[1]
     x: Tensor = matrix.t() if tall else matrix
     x = x / (x.norm() + 1e-7)
@@ -31,7 +32,7 @@ def orthogonal(matrix: Tensor) -> Tensor:
 
 
 class MuonAdamW(torch.optim.Optimizer):
-    """Muon for some parameters, AdamW for others, at one learning rate: a Muon step has the spread of an AdamW step."""
+    """Muon for some parameters, AdamW for others. Their steps have similar sizes, so one learning rate serves both."""
 
     def __init__(self, matrices: Iterable[nn.Parameter], others: Iterable[nn.Parameter], settings: StageSettings):
         groups: list[dict[str, Any]] = [
@@ -43,7 +44,7 @@ class MuonAdamW(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """One step along the gradients."""
+        """Take one step."""
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is None:
@@ -77,7 +78,7 @@ class MuonAdamW(torch.optim.Optimizer):
 
 
 def build_optimizer(model: Model, settings: StageSettings) -> torch.optim.Optimizer:
-    """The optimizer of a stage over what is trainable; which matrices Muon gets is the family's knowledge."""
+    """The optimizer of a stage, for the weights that are trainable. The family says which of them Muon trains."""
     wanted = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     if settings.optimizer == "adamw":
         return torch.optim.AdamW([p for _, p in wanted], settings.lr, weight_decay=settings.weight_decay)

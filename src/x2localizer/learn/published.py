@@ -1,4 +1,4 @@
-"""Weights that others published, in their key layouts, as weights of our model.
+"""Published weights, in the key layouts of others, as weights of our model.
 
 | whose | ground and aerial tower | adapter |
 |---|---|---|
@@ -40,18 +40,18 @@ ADAPTER_NAMES = {
 
 
 def layout_of(tensors: dict[str, Tensor]) -> str:
-    """Whose key layout this is."""
+    """The layout of published weights: GAReT or authors."""
     for name, towers in TOWERS.items():
         if any(key.removeprefix("module.").split(".")[0] in towers for key in tensors):
             return name
     raise CheckpointError(
-        f"These weights have an unknown layout; their first key is '{next(iter(sorted(tensors)), 'none')}'.",
-        "Known are query_net.* / reference_net.* (GAReT) and encoder_a.* / encoder_b.* (the paper's authors).",
+        f"These weights have an unknown layout; their first key is '{min(tensors, default='none')}'.",
+        "Supported are query_net.*, reference_net.* (GAReT) and encoder_a.*, encoder_b.* (the paper's authors).",
     )
 
 
 def import_file(settings: TrainSettings, weights: Path, out: Path) -> tuple[str, str]:
-    """Published weights as a checkpoint; gives their layout and the checkpoint's fingerprint."""
+    """Write published weights as a checkpoint; returns their layout and the fingerprint of the checkpoint."""
     model = Model(settings.model, pretrained=False)
     tensors = read_tensors(weights)
     layout = import_published(model, tensors)
@@ -61,7 +61,7 @@ def import_file(settings: TrainSettings, weights: Path, out: Path) -> tuple[str,
 
 
 def import_published(model: Model, tensors: dict[str, Tensor]) -> str:
-    """Put published weights into a model; gives their layout. Adapters may be missing (image-level weights)."""
+    """Put published weights into a model; returns their layout. Image-level weights have no adapters."""
     layout = layout_of(tensors)
     if not isinstance(model.ground, DeitTower):
         raise CheckpointError(
@@ -69,7 +69,7 @@ def import_published(model: Model, tensors: dict[str, Tensor]) -> str:
         )
     if model.settings.adapter_skip != (layout == "GAReT") and any("T_Adapter" in key for key in tensors):
         raise CheckpointError(
-            f"The adapters of these weights ({layout}) were made {'with' if layout == 'GAReT' else 'without'} a skip.",
+            f"Adapters of the layout {layout} have {'a' if layout == 'GAReT' else 'no'} skip, unlike the config.",
             f"Set model.adapter_skip={'true' if layout == 'GAReT' else 'false'}.",
         )
     own = model.state_dict()
@@ -83,17 +83,17 @@ def import_published(model: Model, tensors: dict[str, Tensor]) -> str:
         ready[name] = _fit(name, tensor, own[name], model)
     if unused:
         raise CheckpointError(
-            f"{len(unused)} keys of the weights have no place in the model: {', '.join(sorted(unused)[:4])}.",
-            "Use the model config that the weights were made with.",
+            f"{len(unused)} keys of the weights do not fit the model: {', '.join(sorted(unused)[:4])}.",
+            "Use the config that the weights were trained with.",
         )
-    if not any(model.is_adapter(name) for name in ready):  # image-level weights: the adapters start untrained
+    if not any(model.is_adapter(name) for name in ready):  # image-level weights: adapters stay untrained
         ready |= {name: value for name, value in own.items() if model.is_adapter(name)}
     load_weights(model, ready)
     return layout
 
 
 def _translate(key: str, towers: dict[str, str]) -> str | None:
-    """Our name of a published key."""
+    """Our name of a published key; None if it has none."""
     parts = key.removeprefix("module.").split(".")
     tower = towers.get(parts[0])
     if tower is None:
@@ -107,7 +107,7 @@ def _translate(key: str, towers: dict[str, str]) -> str | None:
 
 
 def _fit(name: str, tensor: Tensor, own: Tensor, model: Model) -> Tensor:
-    """Shapes that differ by convention only: (1, s, c) instance embeddings, positions of another grid."""
+    """A tensor in our shape: instance embeddings without their first axis, positions of our grid."""
     if name.endswith("instance_embedding"):
         return tensor.reshape(-1, tensor.shape[-1])
     if name.endswith("pos_embed") and tensor.shape != own.shape:

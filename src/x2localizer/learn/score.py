@@ -1,4 +1,4 @@
-"""How good is a model on held-out towns? Embeddings of videos and regions, and their recalls."""
+"""How good a model is on held-out videos: their codes, and recalls."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def embed_regions(model: Model, videos: Videos, *, adapt: bool = True) -> SetEmb
 
 @torch.no_grad()
 def embed_prefixes(model: Model, videos: Videos, budgets: list[int], *, adapt: bool = True) -> dict[int, SetEmbedding]:
-    """All videos of a split at some budgets; tokens (q, budget, d)."""
+    """Set codes of the prefixes of all videos of a split, by budget."""
     model.eval()
     parts: dict[int, list[SetEmbedding]] = {budget: [] for budget in budgets}
     for start in range(0, len(videos.videos), CHUNK):
@@ -53,7 +53,10 @@ def embed_prefixes(model: Model, videos: Videos, budgets: list[int], *, adapt: b
 def similarities(
     videos: SetEmbedding, regions: SetEmbedding, objective: ObjectiveSettings, chunk: int = 64
 ) -> dict[str, Tensor]:
-    """s_g, s_f, s_mix and s_best, the mean over frames of the best tile, each (q, n); s_g alone without tokens."""
+    """s_g, s_f, s_mix and s_best (the mean over frames of the best tile) of videos and regions, each (q, n).
+
+    Codes without tokens have only s_g.
+    """
     s_g = videos.whole @ regions.whole.t()
     if not videos.tokens.shape[1]:
         return {"s_g": s_g}
@@ -69,7 +72,7 @@ def similarities(
 def recalls(
     model: Model, videos: Videos, budgets: list[int], objective: ObjectiveSettings, *, adapt: bool = True
 ) -> dict[str, float]:
-    """Recall@1 in percent by similarity and budget, such as ``s_mix@8``."""
+    """R@1 in percent, by similarity and budget, such as ``s_mix@8``."""
     regions = SetEmbedding(*(codes.to(_device(model)) for codes in embed_regions(model, videos, adapt=adapt)))
     out = {}
     for budget, prefixes in embed_prefixes(model, videos, budgets, adapt=adapt).items():
@@ -80,7 +83,7 @@ def recalls(
 
 @torch.no_grad()
 def pair_recall(model: Model, videos: Videos) -> float:
-    """Recall@1 of keyframes among the tiles around all keyframes of the split, in percent, exact tile."""
+    """R@1 in percent of keyframes among the tiles around all keyframes of the split."""
     model.eval()
     frames, tiles = [], []
     for i, keyframes in enumerate(videos.keyframes):

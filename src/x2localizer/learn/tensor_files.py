@@ -1,4 +1,4 @@
-"""Tensors from files that others wrote, opened without running any code that is in them."""
+"""Tensors from files that others wrote, read without running code from them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from torch import Tensor
 from x2localizer.errors import CheckpointError
 
 WRAPPERS = ("state_dict", "model_state_dict", "model")
-"""Keys under which training scripts put the weights, beside epochs, optimizers and the like."""
+"""Keys under which training scripts store the weights, next to epochs and optimizers."""
 
 
 def numpy_numbers() -> list[Any]:
-    """What unpickling a number of numpy calls: its constructor, under both of its names, and the types of numbers.
+    """What unpickling a numpy scalar calls: its constructor, under both of its names, and the dtypes of numbers.
 
-    Training scripts save their best accuracy as such a number. None of these calls anything else.
+    Training scripts store their best accuracy as such a scalar. None of these runs code from the file.
     """
     scalar = np.float64(0).__reduce__()[0]
     names = ("numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar")  # before and since numpy 2
@@ -29,7 +29,7 @@ def numpy_numbers() -> list[Any]:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors or a PyTorch file; a file that wants to run code is refused."""
+    """The tensors of a safetensors or a PyTorch file, by name. A file that would run code is refused."""
     if not path.is_file():
         raise CheckpointError(f"There is no weights file {path}.", "Check the path.")
     try:
@@ -38,15 +38,15 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         with torch.serialization.safe_globals(numpy_numbers()):
             loaded = torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, ValueError, EOFError, SafetensorError) as problem:
-        raise CheckpointError(f"{path} is damaged or no weights file.", "Download it again.") from problem
+        raise CheckpointError(f"{path} is damaged, or not a weights file.", "Download it again.") from problem
     except Exception as problem:  # torch raises pickle's errors for anything but tensors
         raise CheckpointError(
             f"{path} holds more than tensors and was not opened: it could run code.",
-            "Convert it to safetensors where you trust it.",
+            "If you trust it, convert it to safetensors.",
         ) from problem
     for inner in WRAPPERS:
         if isinstance(loaded, dict) and isinstance(loaded.get(inner), dict):
             loaded = loaded[inner]
     if not isinstance(loaded, dict) or not all(isinstance(value, Tensor) for value in loaded.values()):
-        raise CheckpointError(f"{path} holds no table of tensors.", "Save the model's state_dict.")
+        raise CheckpointError(f"{path} holds no state dict.", "Save the state_dict of the model.")
     return loaded

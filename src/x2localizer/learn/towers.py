@@ -107,8 +107,8 @@ class Tower(nn.Module):
 
     def variant(self, *, sets: bool) -> str:
         """A name for what the settings change in image or set codes while the weights stay the same."""
-        told = f"{self.size} {self.options.model_dump_json()}"
-        return "-" + hashlib.sha256(told.encode()).hexdigest()[:8]
+        text = f"{self.size} {self.options.model_dump_json()}"
+        return "-" + hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def pool(codes: Tensor) -> SetEmbedding:

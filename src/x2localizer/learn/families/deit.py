@@ -1,8 +1,8 @@
 """Distilled vision transformers with GeoAdapters, the family of the paper (appendix A.2).
 
-Images and sets share the spatial weights of one backbone. At the set level GeoAdapters in every block let the instances
-of a set, the frames of a prefix or the tiles of a region, see each other. Shapes: b sets, s instances each, p tokens
-(cls, dist, patches), c width, d output.
+Image codes and set codes share the spatial weights of one backbone. For set codes, GeoAdapters in every block let the
+instances of a set, the frames of a prefix or the tiles of a region, attend to each other. Shapes: b sets, s instances
+each, p tokens (cls, dist, patches), c width, d output.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PREFIX_TOKENS = 2
 
 
 Group = tuple[slice, int, int, Tensor]
-"""Sets of one length: where their instances lie, how many sets, how long, and the instance embeddings."""
+"""Sets of one length: the rows of their instances, the number of sets, the length, and the instance embeddings."""
 
 
 @register_family("deit")
@@ -94,13 +94,13 @@ class DeitTower(Tower):
         members = torch.cat([frame[:, :length].flatten() for length in lengths])
         sets = [length for length in lengths for _ in range(b)]
         mixed = self.embed_mixed(videos[:, : max(lengths)].flatten(0, 1), sets, members, adapt=adapt)
-        found, start = {}, 0
+        prefixes, start = {}, 0
         for i, length in enumerate(lengths):
             stop = start + b * length
             tokens = mixed.tokens[start:stop].reshape(b, length, -1)
-            found[length] = SetEmbedding(mixed.whole[i * b : (i + 1) * b], tokens)
+            prefixes[length] = SetEmbedding(mixed.whole[i * b : (i + 1) * b], tokens)
             start = stop
-        return found
+        return prefixes
 
     def embed_mixed(
         self, images: Tensor, lengths: Sequence[int], members: Tensor | None = None, *, adapt: bool = True
@@ -109,7 +109,7 @@ class DeitTower(Tower):
 
         The tokens come back as (sum of lengths, d). Where sets share images, as the prefixes of one video do,
         ``members`` (sum of lengths,) says which image each instance is, and what comes before the first adapter is
-        computed once per image. No set sees another: sets of one length are attended together, without padding.
+        computed once per image. Sets of one length are attended together, without padding; no set sees another.
         """
         if members is None:
             members = torch.arange(len(images), device=images.device)
@@ -151,10 +151,7 @@ class DeitTower(Tower):
         return self._heads(self.backbone.norm(z))
 
     def _spatial(self, i: int, tokens: Tensor) -> Tensor:
-        """The spatial attention of a block, with its residual.
-
-        After the last block only cls and dist are read, so there only they are computed.
-        """
+        """The spatial attention of a block, with its residual. In the last block only cls and dist are computed."""
         block = self.backbone.blocks[i]
         if i < len(self.backbone.blocks) - 1:
             every: Tensor = tokens + block.attn(block.norm1(tokens))
@@ -178,7 +175,7 @@ class DeitTower(Tower):
         return torch.cat([heads, alone], dim=2).reshape(b * s, p, c)
 
     def _mix(self, attention: Any, normed: Tensor) -> Tensor:
-        """Attention across instances, for each token position by itself: (b, s, p, c) -> (b, s, p, c)."""
+        """Attention across instances, separately for each token position: (b, s, p, c) -> (b, s, p, c)."""
         b, s, p, c = normed.shape
         rows = normed.transpose(1, 2).reshape(b * p, s, c)
         q, k, v = split_heads(attention.qkv(rows), attention.num_heads)
