@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from x2localizer.town.boxes import BUILDING, CX, CY, HALF_A, HALF_B, KIND, UX, UY, Z0, Z1, along_road
+from x2localizer.town.boxes import BUILDING, along_road
+from x2localizer.town.columns import BOX
 from x2localizer.town.districts import SOLID
 from x2localizer.town.drive import Film, draw_drive, open_film, region_bounds
 from x2localizer.town.layers import FIELD_UNIT_M, Float32
 from x2localizer.town.place import core_regions
 from x2localizer.town.scene import CAMERA_HEIGHT_M, Camera, Int32, build_scene, camera_at, project
 from x2localizer.town.seasons import season_palette
-from x2localizer.town.street import BOX, GROUND, SKY, look_around
+from x2localizer.town.street import FIRST_BOX_ID, GROUND_ID, SKY_ID, look_around
 from x2localizer.town.town import Town, crop_square
 from x2localizer.town.weather import Conditions, make_look
 from x2localizer.types import Floats, Image
@@ -32,9 +33,10 @@ def films(town: Town) -> list[Film]:
 
 def _corners(box: Floats) -> Floats:
     """The four upright edges of a box, at half the height of its wall: (4, 3)."""
-    along, across = np.array([box[UX], box[UY]]), np.array([-box[UY], box[UX]])
-    middle, z = np.array([box[CX], box[CY]]), 0.5 * (box[Z0] + box[Z1])
-    spots = [middle + a * along * box[HALF_A] + b * across * box[HALF_B] for a in (-1, 1) for b in (-1, 1)]
+    along = np.array([box[BOX.axis_x], box[BOX.axis_y]]) * box[BOX.half_length]
+    across = np.array([-box[BOX.axis_y], box[BOX.axis_x]]) * box[BOX.half_width]
+    middle, z = np.array([box[BOX.x], box[BOX.y]]), 0.5 * (box[BOX.bottom] + box[BOX.eaves])
+    spots = [middle + a * along + b * across for a in (-1, 1) for b in (-1, 1)]
     return np.array([[x, y, z] for x, y in spots])
 
 
@@ -44,12 +46,12 @@ def test_building_corners_are_seen_where_they_project(films: list[Film]) -> None
         for time_s in (0.0, 12.0, 24.0):
             camera = film.camera(time_s)
             _, ids = look_around(camera, film.scene, film.look, film.town.layers, film.town.boxes, film.palette)
-            for item in np.unique(ids[ids >= BOX]) - BOX:
+            for item in np.unique(ids[ids >= FIRST_BOX_ID]) - FIRST_BOX_ID:
                 box = film.scene.boxes[item].astype(float)
                 spots = project(camera, _corners(box))
-                if box[KIND] != BUILDING or (spots[:, 2] < 1.0).any():
+                if box[BOX.kind] != BUILDING or (spots[:, 2] < 1.0).any():
                     continue
-                rows, columns = np.nonzero(ids == BOX + item)
+                rows, columns = np.nonzero(ids == FIRST_BOX_ID + item)
                 low, high = spots[:, 0].min(), spots[:, 0].max()
                 if len(rows) < 150 or low < 4 or high > camera.width - 4:
                     continue
@@ -59,7 +61,7 @@ def test_building_corners_are_seen_where_they_project(films: list[Film]) -> None
                 left_exact += abs(columns.min() + 0.5 - low) < 1.5
                 right_exact += abs(columns.max() + 0.5 - high) < 1.5
                 nearest = spots[np.argmin(spots[:, 2])]
-                eaves = camera.horizon - camera.focal * (box[Z1] - camera.z) / nearest[2]
+                eaves = camera.horizon - camera.focal * (box[BOX.eaves] - camera.z) / nearest[2]
                 at = rows[np.abs(columns + 0.5 - nearest[0]) < 1.0]
                 top_exact += len(at) > 0 and abs(at.min() + 0.5 - eaves) < 3.0
     assert checked >= 10
@@ -94,7 +96,7 @@ def test_a_lane_marking_is_seen_where_it_projects_and_lies_there_from_above(town
     eye = place + side * 1.5
     camera = camera_at(float(eye[0]), float(eye[1]), float(np.arctan2(tangent[0], -tangent[1])), 216, 384)
     canvas, ids = _bare_look(town, camera)
-    assert set(np.unique(ids)) == {SKY, GROUND}
+    assert set(np.unique(ids)) == {SKY_ID, GROUND_ID}
     found, above = 0, 0
     road = town.plan.roads[index]
     ahead, _ = along_road(road.points, np.arange(26.0, 40.0, 1.0))
@@ -117,7 +119,7 @@ def test_the_horizon_is_where_the_camera_looks_level(town: Town) -> None:
         float(place[0]), float(place[1]), float(np.arctan2(tangent[0], -tangent[1])), 216, 384, pitch=0.02
     )
     _, ids = _bare_look(town, camera)
-    first_ground = (ids == GROUND).argmax(0)
+    first_ground = (ids == GROUND_ID).argmax(0)
     # The ground ends 420 m away: 1.5 m below eye level there.
     expected = camera.horizon + camera.focal * CAMERA_HEIGHT_M / 420.0
     assert np.abs(first_ground - expected).max() <= 1.5

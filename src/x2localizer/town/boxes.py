@@ -10,25 +10,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from x2localizer.town.compiled import compiled
+from x2localizer.town.columns import BOX, TREE
+from x2localizer.town.compiled import compiled, inlined
 from x2localizer.town.districts import POLE, District
 from x2localizer.town.layers import ZONE_STEP, Float32, Layers, UInt8, UInt16
 from x2localizer.town.plan import Plan
 from x2localizer.types import Floats
 
-# Columns of the box table: centre, unit vector of the long axis, half sizes along and across it, bottom, eaves and
-# ridge above ground (all metres), kind, colour of wall and roof, storey height, distance between windows, style, seed.
-CX, CY, UX, UY, HALF_A, HALF_B, Z0, Z1, Z2, KIND = range(10)
-WALL, ROOF, STOREY, BAY, STYLE, SEED = 10, 13, 16, 17, 18, 19
-BOX_COLUMNS = 20
-
 BUILDING, HEDGE, FENCE, CAR, CABIN, LOT, COURT, POOL, DRIVEWAY = range(9)
 """Kinds of box. From LOT on they are flat: painted on the ground, nothing to bump into."""
-
-# Columns of the tree table: place, crown radius, height of the crown's middle, half its height, trunk radius,
-# shape, leaf colour, seed.
-TX, TY, CROWN, TZ, CROWN_Z, TRUNK, SHAPE, LEAF, TREE_SEED = 0, 1, 2, 3, 4, 5, 6, 7, 10
-TREE_COLUMNS = 11
 
 OCCUPIED_STEP = 2
 """The raster of taken ground is this many times coarser than the layers."""
@@ -94,20 +84,42 @@ def along_road(points: Floats, at: Floats) -> tuple[Floats, Floats]:
     return points[piece] + (at - ends[piece])[:, None] * tangent, tangent
 
 
+@inlined
+def in_box(boxes: Float32, i: int, x: float, y: float) -> tuple[float, float]:
+    """Metres along and across the axis of box ``i``, from its centre, of a place in map metres."""
+    return turned_to_box(boxes, i, x - boxes[i, BOX.x], y - boxes[i, BOX.y])
+
+
+@inlined
+def turned_to_box(boxes: Float32, i: int, dx: float, dy: float) -> tuple[float, float]:
+    """A vector on the map as its parts along and across the axis of box ``i``."""
+    axis_x, axis_y = boxes[i, BOX.axis_x], boxes[i, BOX.axis_y]
+    return dx * axis_x + dy * axis_y, dy * axis_x - dx * axis_y
+
+
+@inlined
+def box_reach(boxes: Float32, i: int) -> tuple[float, float]:
+    """How far the footprint of box ``i`` reaches from its centre to the east and to the south."""
+    axis_x, axis_y = abs(boxes[i, BOX.axis_x]), abs(boxes[i, BOX.axis_y])
+    a, b = boxes[i, BOX.half_length], boxes[i, BOX.half_width]
+    return axis_x * a + axis_y * b, axis_y * a + axis_x * b
+
+
 @compiled
 def mark_boxes(boxes: Float32, mpp: float, owner: UInt16, height: UInt16) -> None:
     """Note in the rasters which box covers a pixel and how high it is there; the highest wins."""
     rows, columns = owner.shape
     for i in range(boxes.shape[0]):
-        x, y, ux, uy, a, b = boxes[i, 0], boxes[i, 1], boxes[i, 2], boxes[i, 3], boxes[i, 4], boxes[i, 5]
-        z1, z2, kind = boxes[i, 7], boxes[i, 8], boxes[i, 9]
-        reach_x, reach_y = abs(ux) * a + abs(uy) * b, abs(uy) * a + abs(ux) * b
+        x, y, a, b = boxes[i, BOX.x], boxes[i, BOX.y], boxes[i, BOX.half_length], boxes[i, BOX.half_width]
+        axis_x, axis_y = boxes[i, BOX.axis_x], boxes[i, BOX.axis_y]
+        eaves, ridge, kind = boxes[i, BOX.eaves], boxes[i, BOX.ridge], boxes[i, BOX.kind]
+        reach_x, reach_y = box_reach(boxes, i)
         for r in range(max(0, int((y - reach_y) / mpp)), min(rows, int((y + reach_y) / mpp) + 1)):
             for c in range(max(0, int((x - reach_x) / mpp)), min(columns, int((x + reach_x) / mpp) + 1)):
                 px, py = (c + 0.5) * mpp - x, (r + 0.5) * mpp - y
-                v = abs(py * ux - px * uy)
-                if abs(px * ux + py * uy) <= a and v <= b:
-                    top = int(10.0 * (z2 - (z2 - z1) * v / b))
+                across = abs(py * axis_x - px * axis_y)
+                if abs(px * axis_x + py * axis_y) <= a and across <= b:
+                    top = int(10.0 * (ridge - (ridge - eaves) * across / b))
                     if top >= height[r, c]:
                         owner[r, c] = i + 1
                         if kind < LOT:
@@ -119,8 +131,9 @@ def mark_trees(trees: Float32, mpp: float, height: UInt16) -> None:
     """Raise the height raster under the crowns."""
     rows, columns = height.shape
     for i in range(trees.shape[0]):
-        x, y, crown, z, half = trees[i, 0], trees[i, 1], trees[i, 2], trees[i, 3], trees[i, 4]
-        if trees[i, 6] == POLE:
+        x, y, crown = trees[i, TREE.x], trees[i, TREE.y], trees[i, TREE.crown]
+        z, half = trees[i, TREE.middle], trees[i, TREE.half_height]
+        if trees[i, TREE.shape] == POLE:
             continue
         for r in range(max(0, int((y - crown) / mpp)), min(rows, int((y + crown) / mpp) + 1)):
             for c in range(max(0, int((x - crown) / mpp)), min(columns, int((x + crown) / mpp) + 1)):

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from x2localizer.town.boxes import BOX_COLUMNS, KIND, LOT
+from x2localizer.town.boxes import LOT
+from x2localizer.town.columns import BOX, X, Y
 from x2localizer.town.layers import Float32
 from x2localizer.town.noise import stream
 from x2localizer.town.route import STEP_M, Bounds, Route, draw_route, drive_times
@@ -143,8 +144,8 @@ class Film:
 
     def _moving(self, time_s: float) -> Float32:
         """Boxes of the moving cars: one may drive ahead, the others come toward us in the other lane."""
-        rows = np.zeros((2 * MOVING_CARS, BOX_COLUMNS), np.float32)
-        rows[:, 0:2], rows[:, 2] = -1e6, 1.0
+        rows = np.zeros((2 * MOVING_CARS, len(BOX)), np.float32)
+        rows[:, BOX.x], rows[:, BOX.y], rows[:, BOX.axis_x] = -1e6, -1e6, 1.0
         own = float(np.interp(time_s, self.drive.times_s, self.drive.distances_m))
         line, middle = self.drive.route.lane, self.drive.route.centre
         for k, (start, speed, side, paint) in enumerate(self.drive.traffic):
@@ -156,7 +157,7 @@ class Film:
             x, y, heading = (float(v[0]) for v in _along(line, np.array([at])))
             if side < 0:  # mirrored at the middle of the road
                 i = int(at / STEP_M)
-                x, y, heading = 2 * middle[i, 0] - x, 2 * middle[i, 1] - y, heading + np.pi
+                x, y, heading = 2 * middle[i, X] - x, 2 * middle[i, Y] - y, heading + np.pi
             rows[2 * k : 2 * k + 2] = car_boxes(
                 x, y, float(np.sin(heading)), float(-np.cos(heading)), PAINTS[int(paint)], 1.0 + 0.04 * (k % 4)
             )
@@ -170,7 +171,7 @@ def open_film(town: Town, drive: Drive, height: int, width: int) -> Film:
     near = (x.min() - 160, y.min() - 160, x.max() + 160, y.max() + 160)
     rng = stream(town.seed, "parked", drive.seed)
     cars = parked_cars(rng, town.plan, town.boxes, near, 0.1 + 0.45 * drive.conditions.traffic)
-    standing = np.concatenate([town.boxes[town.boxes[:, KIND] < LOT], cars])
+    standing = np.concatenate([town.boxes[town.boxes[:, BOX.kind] < LOT], cars])
     trees = season_trees(town.trees, drive.conditions.season)
     scene = build_scene(standing, trees, far, 2 * MOVING_CARS)
     look = make_look(drive.conditions, town.layers, town.trees, near, town.seed)

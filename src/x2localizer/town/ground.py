@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from x2localizer.town.boxes import COURT, DRIVEWAY, LOT
+from x2localizer.town.boxes import COURT, DRIVEWAY, LOT, in_box
+from x2localizer.town.columns import BLUE, BOX, GREEN, RED, ROAD, X, Y
 from x2localizer.town.compiled import inlined
 from x2localizer.town.districts import (
     ASPHALT,
@@ -26,19 +27,7 @@ from x2localizer.town.districts import (
     YARD,
     YELLOW,
 )
-from x2localizer.town.layers import (
-    FIELD_UNIT_M,
-    ROAD_ARTERIAL,
-    ROAD_CLEAR_A,
-    ROAD_CLEAR_B,
-    ROAD_HALF,
-    ROAD_LENGTH,
-    ROAD_MARKING,
-    ROAD_PAVEMENT,
-    ZONE_STEP,
-    Float32,
-    Layers,
-)
+from x2localizer.town.layers import FIELD_UNIT_M, ZONE_STEP, Float32, Layers
 from x2localizer.town.noise import hash01, smooth_noise
 
 Colour = tuple[float, float, float]
@@ -69,9 +58,10 @@ def _marking(
     road: Float32, edge: int, lateral: float, along: float, foot: float, foot_along: float
 ) -> tuple[float, float]:
     """Cover of white and of yellow paint at a place on the asphalt."""
-    half, style, arterial = road[edge, ROAD_HALF], int(road[edge, ROAD_MARKING]), road[edge, ROAD_ARTERIAL] > 0
-    from_a, from_b = along - road[edge, ROAD_CLEAR_A], road[edge, ROAD_LENGTH] - along - road[edge, ROAD_CLEAR_B]
-    open_a, open_b = road[edge, ROAD_CLEAR_A] > 0, road[edge, ROAD_CLEAR_B] > 0
+    half, style, arterial = road[edge, ROAD.half_width], int(road[edge, ROAD.marking]), road[edge, ROAD.arterial] > 0
+    clear_a, clear_b = road[edge, ROAD.clear_a], road[edge, ROAD.clear_b]
+    from_a, from_b = along - clear_a, road[edge, ROAD.length] - along - clear_b
+    open_a, open_b = clear_a > 0, clear_b > 0
     white, yellow = 0.0, 0.0
     if (open_a and from_a < 0.3) or (open_b and from_b < 0.3):
         return 0.0, 0.0
@@ -100,17 +90,16 @@ def _marking(
 @inlined
 def _flat_box(boxes: Float32, i: int, x: float, y: float, foot: float) -> tuple[float, float, float]:
     """Parking lots, courts and pools, in their own coordinates."""
-    px, py = x - boxes[i, 0], y - boxes[i, 1]
-    u, v = px * boxes[i, 2] + py * boxes[i, 3], py * boxes[i, 2] - px * boxes[i, 3]
-    a, b, kind = boxes[i, 4], boxes[i, 5], int(boxes[i, 9])
-    r, g, bl = boxes[i, 10], boxes[i, 11], boxes[i, 12]
+    u, v = in_box(boxes, i, x, y)
+    a, b, kind = boxes[i, BOX.half_length], boxes[i, BOX.half_width], int(boxes[i, BOX.kind])
+    r, g, bl = boxes[i, BOX.wall_red], boxes[i, BOX.wall_green], boxes[i, BOX.wall_blue]
     edge = min(a - abs(u), b - abs(v))
     if kind == LOT:
         row = (v + b) / 8.5 - np.floor((v + b) / 8.5)
         paint = 0.0
         if row < 0.59:
             paint = dash_cover(u + a, 2.6, 0.06, foot) * 0.8
-        speck = 10.0 * (smooth_noise(x / 3.0, y / 3.0, int(boxes[i, 19])) - 0.5)
+        speck = 10.0 * (smooth_noise(x / 3.0, y / 3.0, int(boxes[i, BOX.seed])) - 0.5)
         return r + speck + paint * (225 - r), g + speck + paint * (225 - g), bl + speck + paint * (220 - bl)
     if kind == COURT:
         paint = max(line_cover(edge - 2.0, 0.3, foot), line_cover(u, 0.3, foot) if edge > 2.0 else 0.0)
@@ -118,7 +107,7 @@ def _flat_box(boxes: Float32, i: int, x: float, y: float, foot: float) -> tuple[
             r, g, bl = 74.0, 112.0, 70.0
         return r + paint * (230 - r), g + paint * (230 - g), bl + paint * (225 - bl)
     if kind == DRIVEWAY:
-        slab = 14.0 * (smooth_noise(x / 2.0, y / 2.0, int(boxes[i, 19])) - 0.5)
+        slab = 14.0 * (smooth_noise(x / 2.0, y / 2.0, int(boxes[i, BOX.seed])) - 0.5)
         return r + slab, g + slab, bl + slab
     if edge < 0.6:
         return 206.0, 200.0, 188.0
@@ -131,7 +120,7 @@ def _open_ground(
     surface: int, ca: float, sa: float, palette: Float32, zone: int, x: float, y: float, foot: float, seed: int
 ) -> tuple[float, float, float]:
     """Lawns, plazas, fields, woods and water, each with its grain."""
-    r, g, b = palette[zone, surface, 0], palette[zone, surface, 1], palette[zone, surface, 2]
+    r, g, b = palette[zone, surface, RED], palette[zone, surface, GREEN], palette[zone, surface, BLUE]
     large = smooth_noise(x / 19.0, y / 19.0, seed) - 0.5
     small = smooth_noise(x / 2.1, y / 2.1, seed + 1) - 0.5
     near = max(0.0, 1.0 - foot * 2.5)
@@ -155,7 +144,11 @@ def _open_ground(
         trail = abs(smooth_noise(x / 85.0, y / 85.0, seed + 6) - 0.5)
         if trail < 0.014:
             speck = 12.0 * grain + 8.0 * small
-            return palette[zone, PATH, 0] + speck, palette[zone, PATH, 1] + speck, palette[zone, PATH, 2] + speck
+            return (
+                palette[zone, PATH, RED] + speck,
+                palette[zone, PATH, GREEN] + speck,
+                palette[zone, PATH, BLUE] + speck,
+            )
     if surface == GARDEN:
         column, row = np.floor(u / 9.5), np.floor(v / 17.0 + 0.37 * (np.floor(u / 9.5) % 3))
         low = (row - 0.37 * (column % 3)) * 17.0
@@ -165,8 +158,8 @@ def _open_ground(
             return 66.0 + 30.0 * small, 86.0 + 34.0 * small, 48.0 + 20.0 * small
         if plot > 0.9 and hedge > 1.5:
             slab = 14.0 * small + 8.0 * grain - 12.0
-            return (palette[zone, PAVEMENT, 0] * 0.9 + slab, palette[zone, PAVEMENT, 1] * 0.9 + slab,
-                    palette[zone, PAVEMENT, 2] * 0.9 + slab)  # fmt: skip
+            return (palette[zone, PAVEMENT, RED] * 0.9 + slab, palette[zone, PAVEMENT, GREEN] * 0.9 + slab,
+                    palette[zone, PAVEMENT, BLUE] * 0.9 + slab)  # fmt: skip
         if plot > 0.76 and v - low < 7.0:
             bed = 12.0 * (dash_cover(u, 1.6, 0.5, foot) - 0.5)
             return 108.0 + bed + 20.0 * small, 98.0 + bed + 20.0 * small, 68.0 + bed + 12.0 * small
@@ -203,7 +196,7 @@ def ground_colour(
         w00, w01, w10, w11 = (1 - u) * (1 - v), u * (1 - v), (1 - u) * v, u * v
         m = layers.margin
         margin = (m[r, c] * w00 + m[r, c + 1] * w01 + m[r + 1, c] * w10 + m[r + 1, c + 1] * w11) * FIELD_UNIT_M
-        if margin < layers.road[edge, ROAD_PAVEMENT]:
+        if margin < layers.road[edge, ROAD.pavement]:
             e, f, s = layers.edge, layers.lateral, layers.along
             if e[r, c] == edge and e[r, c + 1] == edge and e[r + 1, c] == edge and e[r + 1, c + 1] == edge:
                 lateral = f[r, c] * w00 + f[r, c + 1] * w01 + f[r + 1, c] * w10 + f[r + 1, c + 1] * w11
@@ -225,12 +218,12 @@ def ground_colour(
                 seed,
             )
     box = int(layers.owner[rn, cn])
-    if box > 0 and boxes[box - 1, 9] >= LOT:
+    if box > 0 and boxes[box - 1, BOX.kind] >= LOT:
         return _flat_box(boxes, box - 1, x, y, foot)
     return _open_ground(
         int(layers.surface[rn, cn]),
-        layers.district[zone, 0],
-        layers.district[zone, 1],
+        layers.street_axis[zone, X],
+        layers.street_axis[zone, Y],
         palette,
         zone,
         x,
@@ -263,22 +256,26 @@ def _street(
     joint = max(dash_cover(along, 1.6, 0.05, foot_far), dash_cover(margin + 50.0, 1.6, 0.05, foot)) * near
     shade = 10.0 * patch + 8.0 * grain - 26.0 * joint
     pr, pg, pb = (
-        palette[zone, PAVEMENT, 0] + shade,
-        palette[zone, PAVEMENT, 1] + shade,
-        palette[zone, PAVEMENT, 2] + shade,
+        palette[zone, PAVEMENT, RED] + shade,
+        palette[zone, PAVEMENT, GREEN] + shade,
+        palette[zone, PAVEMENT, BLUE] + shade,
     )
     kerb = line_cover(margin - 0.12, 0.24, foot)
-    pr, pg, pb = pr + kerb * (KERB[0] - pr), pg + kerb * (KERB[1] - pg), pb + kerb * (KERB[2] - pb)
+    pr, pg, pb = pr + kerb * (KERB[RED] - pr), pg + kerb * (KERB[GREEN] - pg), pb + kerb * (KERB[BLUE] - pb)
     on_road = min(max(0.5 - margin / foot, 0.0), 1.0)
     if on_road <= 0.0:
         return pr, pg, pb
     white, yellow = _marking(road, edge, lateral, along, foot, foot_far)
     worn = 0.92 - 0.3 * smooth_noise(x / 1.7, y / 1.7, seed + 10)
     white, yellow = white * worn, yellow * worn
-    wheel = 4.0 * line_cover(abs(abs(lateral) - 0.5 * road[edge, ROAD_HALF]) - 0.8, 0.7, max(foot, 0.4))
+    wheel = 4.0 * line_cover(abs(abs(lateral) - 0.5 * road[edge, ROAD.half_width]) - 0.8, 0.7, max(foot, 0.4))
     shade = 13.0 * patch + 20.0 * grain - wheel
-    ar, ag, ab = palette[zone, ASPHALT, 0] + shade, palette[zone, ASPHALT, 1] + shade, palette[zone, ASPHALT, 2] + shade
-    ar += white * (WHITE[0] - ar) + yellow * (AMBER[0] - ar)
-    ag += white * (WHITE[1] - ag) + yellow * (AMBER[1] - ag)
-    ab += white * (WHITE[2] - ab) + yellow * (AMBER[2] - ab)
+    ar, ag, ab = (
+        palette[zone, ASPHALT, RED] + shade,
+        palette[zone, ASPHALT, GREEN] + shade,
+        palette[zone, ASPHALT, BLUE] + shade,
+    )
+    ar += white * (WHITE[RED] - ar) + yellow * (AMBER[RED] - ar)
+    ag += white * (WHITE[GREEN] - ag) + yellow * (AMBER[GREEN] - ag)
+    ab += white * (WHITE[BLUE] - ab) + yellow * (AMBER[BLUE] - ab)
     return pr + on_road * (ar - pr), pg + on_road * (ag - pg), pb + on_road * (ab - pb)

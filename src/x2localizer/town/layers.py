@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from x2localizer.town.columns import ROAD, SEGMENT, WAVE, X, Y
 from x2localizer.town.compiled import compiled
 from x2localizer.town.districts import BANK, PARK, SURFACES, WATER
 from x2localizer.town.noise import smooth_noise
@@ -42,11 +43,8 @@ class Layers(NamedTuple):
     zone: UInt8  # (H / ZONE_STEP, W / ZONE_STEP) neighbourhood
     owner: UInt16  # (H, W) 1 + index of the box that covers the pixel, 0 for none
     height: UInt16  # (H, W) decimetres above ground of the highest thing
-    road: Float32  # (roads, 8) see ROAD_*
-    district: Float32  # (districts, 2): cosine and sine of the street grid's angle
-
-
-ROAD_HALF, ROAD_MARKING, ROAD_LENGTH, ROAD_CLEAR_A, ROAD_CLEAR_B, ROAD_PAVEMENT, ROAD_ARTERIAL, ROAD_BRIDGE = range(8)
+    road: Float32  # (roads, len(ROAD))
+    street_axis: Float32  # (districts, 2) unit vector along the streets of each neighbourhood
 
 
 def road_table(roads: tuple[Road, ...], nodes: int) -> Float32:
@@ -55,7 +53,7 @@ def road_table(roads: tuple[Road, ...], nodes: int) -> Float32:
     for road in roads:
         arms[road.a].append(road)
         arms[road.b].append(road)
-    table = np.zeros((max(1, len(roads)), 8), np.float32)
+    table = np.zeros((max(1, len(roads)), len(ROAD)), np.float32)
     for i, road in enumerate(roads):
         clear = []
         for node in (road.a, road.b):
@@ -69,14 +67,14 @@ def road_table(roads: tuple[Road, ...], nodes: int) -> Float32:
 
 
 def _segments(roads: tuple[Road, ...]) -> Float32:
-    """All straight pieces of all roads: x0, y0, x1, y1, along at the start, half width, road."""
+    """The straight pieces of all roads, (pieces, len(SEGMENT))."""
     rows = []
     for i, road in enumerate(roads):
         at = 0.0
         for (x0, y0), (x1, y1) in zip(road.points[:-1], road.points[1:], strict=True):
             rows.append((x0, y0, x1, y1, at, road.half_width, i))
             at += float(np.hypot(x1 - x0, y1 - y0))
-    return np.array(rows, np.float32).reshape(-1, 7)
+    return np.array(rows, np.float32).reshape(-1, len(SEGMENT))
 
 
 @compiled
@@ -85,8 +83,9 @@ def _stamp_roads(
 ) -> None:
     rows, columns = edge.shape
     for k in range(segments.shape[0]):
-        x0, y0, x1, y1 = segments[k, 0], segments[k, 1], segments[k, 2], segments[k, 3]
-        start, half, road = segments[k, 4], segments[k, 5], segments[k, 6]
+        x0, y0 = segments[k, SEGMENT.x0], segments[k, SEGMENT.y0]
+        x1, y1 = segments[k, SEGMENT.x1], segments[k, SEGMENT.y1]
+        start, half, road = segments[k, SEGMENT.start], segments[k, SEGMENT.half_width], segments[k, SEGMENT.road]
         dx, dy = x1 - x0, y1 - y0
         length = max(np.sqrt(dx * dx + dy * dy), 1e-3)
         ux, uy = dx / length, dy / length
@@ -120,12 +119,12 @@ def _zones(sites: Floats, bend: Floats, mpp: float, zone: UInt8) -> None:
             x, y = (c + 0.5) * mpp, (r + 0.5) * mpp
             px, py = x, y
             for w in range(bend.shape[0]):
-                wave = np.sin(x * bend[w, 0] + y * bend[w, 1] + bend[w, 2])
-                px -= wave * bend[w, 3]
-                py -= wave * bend[w, 4]
+                wave = np.sin(x * bend[w, WAVE.vector_x] + y * bend[w, WAVE.vector_y] + bend[w, WAVE.phase])
+                px -= wave * bend[w, WAVE.shift_x]
+                py -= wave * bend[w, WAVE.shift_y]
             best, nearest = 1e18, 0
             for i in range(sites.shape[0]):
-                d = (sites[i, 0] - px) ** 2 + (sites[i, 1] - py) ** 2
+                d = (sites[i, X] - px) ** 2 + (sites[i, Y] - py) ** 2
                 if d < best:
                     best, nearest = d, i
             zone[r, c] = nearest
@@ -152,8 +151,8 @@ def _stamp_river(line: Floats, half: float, mpp: float, seed: int, surface: UInt
     rows, columns = surface.shape
     wide = half + 9.0
     for k in range(line.shape[0] - 1):
-        x0, y0 = line[k, 0], line[k, 1]
-        dx, dy = line[k + 1, 0] - x0, line[k + 1, 1] - y0
+        x0, y0 = line[k, X], line[k, Y]
+        dx, dy = line[k + 1, X] - x0, line[k + 1, Y] - y0
         length2 = dx * dx + dy * dy
         c0 = max(0, int((min(x0, x0 + dx) - wide) / mpp))
         c1 = min(columns, int((max(x0, x0 + dx) + wide) / mpp) + 1)
@@ -189,11 +188,11 @@ def empty_layers(plan: Plan, pixels_per_tile: int) -> Layers:
     if plan.river is not None:
         _stamp_river(plan.river, plan.river_half_m, mpp, plan.seed, surface)
     angles = np.array([d.angle for d in plan.districts])
-    district = np.stack([np.cos(angles), np.sin(angles)], 1).astype(np.float32)
+    street_axis = np.stack([np.cos(angles), np.sin(angles)], 1).astype(np.float32)
     return Layers(
         mpp, edge, margin, lateral, along, surface, zone,
         np.zeros((side, side), np.uint16), np.zeros((side, side), np.uint16),
-        road_table(plan.roads, len(plan.nodes)), district,
+        road_table(plan.roads, len(plan.nodes)), street_axis,
     )  # fmt: skip
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from x2localizer.town.boxes import (
-    BOX_COLUMNS,
     BUILDING,
     COURT,
     DRIVEWAY,
@@ -14,12 +13,12 @@ from x2localizer.town.boxes import (
     LOT,
     OCCUPIED_STEP,
     POOL,
-    TREE_COLUMNS,
     Stock,
     district_at,
     mark_boxes,
     mark_trees,
 )
+from x2localizer.town.columns import BOX, ROAD, TREE, X, Y
 from x2localizer.town.compiled import compiled
 from x2localizer.town.districts import LAWN, PARK, PAVEMENT, RGB, WATER, District
 from x2localizer.town.layers import FIELD_UNIT_M, Float32, Layers, UInt8
@@ -35,12 +34,12 @@ def _roads_and_water(layers: Layers, taken: UInt8) -> None:
         for c in range(taken.shape[1]):
             rr, cc = r * OCCUPIED_STEP, c * OCCUPIED_STEP
             e = layers.edge[rr, cc]
-            near = e >= 0 and layers.margin[rr, cc] * FIELD_UNIT_M < layers.road[e, 5] + 0.4
+            near = e >= 0 and layers.margin[rr, cc] * FIELD_UNIT_M < layers.road[e, ROAD.pavement] + 0.4
             taken[r, c] = 1 if near or layers.surface[rr, cc] == WATER else 0
 
 
 def place_lots(plan: Plan, layers: Layers) -> tuple[Float32, Float32]:
-    """All boxes (n, BOX_COLUMNS) and trees (m, TREE_COLUMNS) of a town, and their marks in the layers."""
+    """All boxes (n, len(BOX)) and trees (m, len(TREE)) of a town, and their marks in the layers."""
     half = (layers.surface.shape[0] + 1) // OCCUPIED_STEP
     stock = Stock(np.zeros((half, half), np.uint8), layers.metres_per_pixel * OCCUPIED_STEP)
     _roads_and_water(layers, stock.taken)
@@ -53,8 +52,8 @@ def place_lots(plan: Plan, layers: Layers) -> tuple[Float32, Float32]:
     for i, road in enumerate(plan.roads):
         street_trees(stream(plan.seed, "street trees", i), plan, layers, stock, road)
     scatter_trees(stream(plan.seed, "trees"), plan, layers, stock)
-    boxes = np.array(stock.boxes, np.float32).reshape(-1, BOX_COLUMNS)
-    trees = np.array(stock.trees, np.float32).reshape(-1, TREE_COLUMNS)
+    boxes = np.array(stock.boxes, np.float32).reshape(-1, len(BOX))
+    trees = np.array(stock.trees, np.float32).reshape(-1, len(TREE))
     mark_boxes(boxes, layers.metres_per_pixel, layers.owner, layers.height)
     mark_trees(trees, layers.metres_per_pixel, layers.height)
     return boxes, trees
@@ -65,10 +64,10 @@ def _spot(points: Floats, at: float) -> tuple[float, float, float, float]:
     """The same for one distance: place and tangent as four numbers."""
     last = points.shape[0] - 2
     for k in range(last + 1):
-        dx, dy = points[k + 1, 0] - points[k, 0], points[k + 1, 1] - points[k, 1]
+        dx, dy = points[k + 1, X] - points[k, X], points[k + 1, Y] - points[k, Y]
         length = np.sqrt(dx * dx + dy * dy)
         if at < length or k == last:
-            return points[k, 0] + at * dx / length, points[k, 1] + at * dy / length, dx / length, dy / length
+            return points[k, X] + at * dx / length, points[k, Y] + at * dy / length, dx / length, dy / length
         at -= length
     return 0.0, 0.0, 1.0, 0.0  # a road has two points or more
 

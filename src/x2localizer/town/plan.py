@@ -11,6 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from x2localizer.town.columns import WAVE
 from x2localizer.town.districts import DASHED, SOLID, YELLOW, District, draw_districts
 from x2localizer.town.noise import stream
 from x2localizer.town.place import Place, distance_to
@@ -51,7 +52,7 @@ class Plan:
     roads: tuple[Road, ...]
     river: Floats | None  # (k, 2) polyline
     river_half_m: float
-    bend: Floats  # waves of the bending field, (w, 5): direction x, y, phase, amplitude x, y
+    bend: Floats  # (waves, len(WAVE)) the field that bends the plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +67,8 @@ class _Line:
 
 def bend_at(points: Floats, bend: Floats) -> Floats:
     """The displacement in metres that bends the plan at points (k, 2)."""
-    phase = points @ bend[:, :2].T + bend[:, 2]
-    return np.asarray(np.sin(phase) @ bend[:, 3:], np.float64)
+    phase = points @ bend[:, : WAVE.phase].T + bend[:, WAVE.phase]
+    return np.asarray(np.sin(phase) @ bend[:, WAVE.shift_x :], np.float64)
 
 
 def draw_plan(seed: int, place: Place) -> Plan:

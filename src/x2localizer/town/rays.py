@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from x2localizer.town.boxes import in_box, turned_to_box
+from x2localizer.town.columns import BOX, TREE
 from x2localizer.town.compiled import compiled, inlined
 from x2localizer.town.layers import Float32
 from x2localizer.town.scene import CELL_M, Int32, Scene
@@ -27,15 +29,15 @@ class Hits(NamedTuple):
 @inlined
 def _meet_box(boxes: Float32, item: int, ox: float, oy: float, dx: float, dy: float) -> tuple[float, float, int]:
     """Depths where a ray enters and leaves a footprint and the side it enters by: 0/1 long, 2/3 ends; -1 for none."""
-    px, py = ox - boxes[item, 0], oy - boxes[item, 1]
-    u, v = px * boxes[item, 2] + py * boxes[item, 3], py * boxes[item, 2] - px * boxes[item, 3]
-    du, dv = dx * boxes[item, 2] + dy * boxes[item, 3], dy * boxes[item, 2] - dx * boxes[item, 3]
+    u, v = in_box(boxes, item, ox, oy)
+    du, dv = turned_to_box(boxes, item, dx, dy)
     if abs(du) < 1e-9:
         du = 1e-9
     if abs(dv) < 1e-9:
         dv = 1e-9
-    ua, ub = (-boxes[item, 4] - u) / du, (boxes[item, 4] - u) / du
-    va, vb = (-boxes[item, 5] - v) / dv, (boxes[item, 5] - v) / dv
+    a, b = boxes[item, BOX.half_length], boxes[item, BOX.half_width]
+    ua, ub = (-a - u) / du, (a - u) / du
+    va, vb = (-b - v) / dv, (b - v) / dv
     near_u, far_u = min(ua, ub), max(ua, ub)
     near_v, far_v = min(va, vb), max(va, vb)
     enter, leave = max(near_u, near_v), min(far_u, far_v)
@@ -93,10 +95,10 @@ def collect(scene: Scene, ox: float, oy: float, dx: float, dy: float, ray: int, 
                     mark = scene.boxes.shape[0] + tree
                     if scene.seen[mark] != ray:
                         scene.seen[mark] = ray
-                        px, py = scene.trees[tree, 0] - ox, scene.trees[tree, 1] - oy
+                        px, py = scene.trees[tree, TREE.x] - ox, scene.trees[tree, TREE.y] - oy
                         depth = (px * dx + py * dy) / norm2
                         off = (px * dy - py * dx) / norm
-                        if depth > 0.6 and abs(off) < scene.trees[tree, 2]:
+                        if depth > 0.6 and abs(off) < scene.trees[tree, TREE.crown]:
                             count = _insert(hits, count, depth, item, off, 0)
         if next_x < next_y:
             t, c = next_x, c + step_c

@@ -7,6 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from x2localizer.town.boxes import box_reach
+from x2localizer.town.columns import BOX, TREE, X, Y
 from x2localizer.town.compiled import compiled
 from x2localizer.town.layers import Float32
 from x2localizer.types import Floats
@@ -108,12 +110,11 @@ def _fill_grid(
     total = 0
     for i in range(boxes.shape[0] + trees.shape[0]):
         if i < boxes.shape[0]:
-            ax = abs(boxes[i, 2]) * boxes[i, 4] + abs(boxes[i, 3]) * boxes[i, 5]
-            ay = abs(boxes[i, 3]) * boxes[i, 4] + abs(boxes[i, 2]) * boxes[i, 5]
-            x, y, code = boxes[i, 0], boxes[i, 1], i
+            ax, ay = box_reach(boxes, i)
+            x, y, code = boxes[i, BOX.x], boxes[i, BOX.y], i
         else:
             k = i - boxes.shape[0]
-            x, y, ax, code = trees[k, 0], trees[k, 1], trees[k, 2], -1 - k
+            x, y, ax, code = trees[k, TREE.x], trees[k, TREE.y], trees[k, TREE.crown], -1 - k
             ay = ax
         c0, c1 = max(0, int((x - ax - x0) / CELL_M)), min(columns - 1, int((x + ax - x0) / CELL_M))
         r0, r1 = max(0, int((y - ay - y0) / CELL_M)), min(rows - 1, int((y + ay - y0) / CELL_M))
@@ -132,7 +133,7 @@ def build_scene(boxes: Float32, trees: Float32, bounds: tuple[float, float, floa
     x0, y0, x1, y1 = bounds
 
     def near(table: Float32) -> Float32:
-        inside = (table[:, 0] > x0) & (table[:, 0] < x1) & (table[:, 1] > y0) & (table[:, 1] < y1)
+        inside = (table[:, X] > x0) & (table[:, X] < x1) & (table[:, Y] > y0) & (table[:, Y] < y1)
         return table[inside]
 
     still, crowns = near(boxes), near(trees)
@@ -143,8 +144,8 @@ def build_scene(boxes: Float32, trees: Float32, bounds: tuple[float, float, floa
     start[1:] = np.cumsum(counts[:-1])
     items = np.zeros(total, np.int32)
     _fill_grid(still, crowns, x0, y0, rows, columns, start[:-1].copy(), items, True)
-    room = np.zeros((movers, boxes.shape[1]), np.float32)
-    room[:, 2] = 1.0
+    room = np.zeros((movers, len(BOX)), np.float32)
+    room[:, BOX.axis_x] = 1.0
     everything = np.concatenate([still, room]).astype(np.float32)
     return Scene(
         everything, crowns, len(still), start, items, rows, columns, x0, y0,

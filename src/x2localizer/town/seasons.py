@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from x2localizer.town.boxes import LEAF, SHAPE, TREE_SEED
+from x2localizer.town.columns import TREE
 from x2localizer.town.districts import BANK, CONE, FIELD, GARDEN, LAWN, PARK, POLE, WATER, WOOD
 from x2localizer.town.layers import Float32
 
@@ -40,18 +40,18 @@ def season_palette(summer: Float32, season: Season) -> Float32:
 def season_trees(trees: Float32, season: Season) -> Float32:
     """The tree table with the leaves of a season; conifers keep theirs."""
     table = trees.copy()
-    broad = (table[:, SHAPE] != CONE) & (table[:, SHAPE] != POLE)
-    leaves = table[:, LEAF : LEAF + 3]
+    broad = (table[:, TREE.shape] != CONE) & (table[:, TREE.shape] != POLE)
+    leaves = table[:, TREE.leaf_red : TREE.leaf_blue + 1]
     if season == "spring":
         leaves[broad] += 0.35 * (np.array([138, 170, 78], np.float32) - leaves[broad])
     elif season == "autumn":
-        turn = (table[:, TREE_SEED] % 97 / 96.0)[:, None]
+        turn = (table[:, TREE.seed] % 97 / 96.0)[:, None]
         fire = np.array([198, 120, 42], np.float32) * turn + np.array([176, 148, 52], np.float32) * (1 - turn)
         leaves[broad] += (0.35 + 0.45 * turn[broad]) * (fire[broad] - leaves[broad])
     elif season in ("winter", "snow"):
         bark = np.array([104, 92, 82], np.float32)
         leaves[broad] += 0.85 * (bark - leaves[broad])
     if season == "snow":
-        frosted = table[:, SHAPE] != POLE
+        frosted = table[:, TREE.shape] != POLE
         leaves[frosted] += 0.3 * (np.array([226, 230, 236], np.float32) - leaves[frosted])
     return table

@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from x2localizer.town.columns import BLUE, GREEN, RED
 from x2localizer.town.compiled import compiled
 from x2localizer.town.ground import ground_colour
 from x2localizer.town.layers import Float32, Layers, UInt8
 from x2localizer.town.noise import hash01
 from x2localizer.town.rays import VIEW_M, Hits, collect, no_hits
 from x2localizer.town.scene import Camera, Int32, Look, Scene
-from x2localizer.town.slices import BOX, GROUND, SKY, fill_tree, fill_wall, light_at, put, sky_colour
+from x2localizer.town.slices import FIRST_BOX_ID, GROUND_ID, SKY_ID, fill_tree, fill_wall, light_at, put, sky_colour
 from x2localizer.types import Image
 
-__all__ = ["BOX", "GROUND", "SKY", "VIEW_M", "look_around", "render"]
+__all__ = ["FIRST_BOX_ID", "GROUND_ID", "SKY_ID", "VIEW_M", "look_around", "render"]
 
 
 @compiled
@@ -40,7 +41,7 @@ def _floor_and_sky(
             sky_colour(look, dx, dy, norm, max(-drop, 0.0), sky)
             for k in range(3):
                 canvas[row, column, k] = sky[k]
-            ids[row, column] = SKY
+            ids[row, column] = SKY_ID
             continue
         x, y = cam.x + depth * dx, cam.y + depth * dy
         foot = depth / cam.focal
@@ -50,10 +51,10 @@ def _floor_and_sky(
         if look.wet > 0.0:
             shine = look.wet * min(1.0, depth / 30.0) * 0.45
             r, g, b = r * (1 - 0.25 * look.wet), g * (1 - 0.25 * look.wet), b * (1 - 0.22 * look.wet)
-            r, g, b = r + shine * (look.sky_low[0] - r), g + shine * (look.sky_low[1] - g), b + shine * (
-                look.sky_low[2] - b)  # fmt: skip
+            r, g = r + shine * (look.sky_low[RED] - r), g + shine * (look.sky_low[GREEN] - g)
+            b += shine * (look.sky_low[BLUE] - b)
         put(canvas, row, column, look, r, g, b, sun * look.sun_z, lamp + beam, 0.0, depth)
-        ids[row, column] = GROUND
+        ids[row, column] = GROUND_ID
 
 
 @compiled
@@ -78,11 +79,15 @@ def cast_columns(
                 break
             if hits.what[i] >= 0:
                 item = hits.what[i]
-                fill_wall(canvas, ids, filled, column, cam, look, scene.boxes, item, depth, hits.exit[i],
-                      hits.side[i], dx, dy)  # fmt: skip
+                fill_wall(
+                    canvas, ids, filled, column, cam, look, scene.boxes, item, depth, hits.exit[i], hits.side[i],
+                    dx, dy,
+                )  # fmt: skip
             else:
-                fill_tree(canvas, ids, filled, column, cam, look, scene.trees, -1 - hits.what[i], depth, hits.exit[i],
-                      dx, dy)  # fmt: skip
+                tree = -1 - hits.what[i]
+                fill_tree(
+                    canvas, ids, filled, column, cam, look, scene.trees, tree, depth, hits.exit[i], dx, dy
+                )  # fmt: skip
         _floor_and_sky(canvas, ids, filled, column, cam, look, layers, flats, palette, dx, dy, across, sky)
 
 

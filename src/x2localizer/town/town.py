@@ -9,7 +9,7 @@ import numpy as np
 from x2localizer import geo
 from x2localizer.config import TownSettings
 from x2localizer.town.aerial import paint_aerial, sun_on_map, tint
-from x2localizer.town.boxes import SHAPE, TREE_COLUMNS
+from x2localizer.town.columns import TREE
 from x2localizer.town.districts import POLE
 from x2localizer.town.layers import Float32, Layers, empty_layers, palette
 from x2localizer.town.lots import place_lots
@@ -112,4 +112,4 @@ def georeference(town: Town) -> tuple[float, float, float]:
 
 def tree_count(town: Town) -> int:
     """How many trees stand in a town, lamp posts apart."""
-    return int((town.trees.reshape(-1, TREE_COLUMNS)[:, SHAPE] != POLE).sum())
+    return int((town.trees[:, TREE.shape] != POLE).sum())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from x2localizer.town.boxes import BOX_COLUMNS, CABIN, CAR, KIND, LOT, along_road
+from x2localizer.town.boxes import CABIN, CAR, LOT, along_road
+from x2localizer.town.columns import BOX
 from x2localizer.town.layers import Float32
 from x2localizer.town.plan import Plan
 
@@ -18,7 +19,7 @@ BODY_M = (2.2, 0.9, 0.86)
 
 def car_boxes(x: float, y: float, ux: float, uy: float, paint: Float32, scale: float = 1.0) -> Float32:
     """Body and cabin of a car at (x, y) that points along (ux, uy), as two rows of the box table."""
-    rows = np.zeros((2, BOX_COLUMNS), np.float32)
+    rows = np.zeros((2, len(BOX)), np.float32)
     length, width, high = BODY_M[0] * scale, BODY_M[1] * scale, BODY_M[2] * scale
     roof = 1.45 * scale
     rows[0, :10] = (x, y, ux, uy, length, width, 0.0, high, high, CAR)
@@ -52,10 +53,10 @@ def parked_cars(
             for (px, py), (tx, ty), paint in zip(points, tangents, paints[taken], strict=True):
                 x, y = px - ty * side * away, py + tx * side * away
                 rows.append(car_boxes(x, y, tx * side, ty * side, PAINTS[paint]))
-    for box in boxes[boxes[:, KIND] == LOT]:
-        if x0 < box[0] < x1 and y0 < box[1] < y1:
+    for box in boxes[boxes[:, BOX.kind] == LOT]:
+        if x0 < box[BOX.x] < x1 and y0 < box[BOX.y] < y1:
             rows += _lot_cars(rng, box, min(1.0, share * 1.6))
-    return np.concatenate(rows).astype(np.float32) if rows else np.zeros((0, BOX_COLUMNS), np.float32)
+    return np.concatenate(rows).astype(np.float32) if rows else np.zeros((0, len(BOX)), np.float32)
 
 
 def _lot_cars(rng: np.random.Generator, box: Float32, share: float) -> list[Float32]:

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from x2localizer.town.aerial import cast_shadow, sun_on_map
+from x2localizer.town.columns import GREEN, TREE
 from x2localizer.town.compiled import compiled
 from x2localizer.town.districts import POLE
 from x2localizer.town.layers import Float32, Layers, UInt16
@@ -95,9 +96,9 @@ def _lamp_light(trees: Float32, x0: float, y0: float, step: float, out: Float32)
     """Pools of light under lamp posts."""
     reach = 15.0
     for i in range(trees.shape[0]):
-        if trees[i, 6] != POLE:
+        if trees[i, TREE.shape] != POLE:
             continue
-        x, y = trees[i, 0] - x0, trees[i, 1] - y0
+        x, y = trees[i, TREE.x] - x0, trees[i, TREE.y] - y0
         for r in range(max(0, int((y - reach) / step)), min(out.shape[0], int((y + reach) / step) + 1)):
             for c in range(max(0, int((x - reach) / step)), min(out.shape[1], int((x + reach) / step) + 1)):
                 d2 = ((c + 0.5) * step - x) ** 2 + ((r + 0.5) * step - y) ** 2
@@ -132,7 +133,7 @@ def make_look(
         cloud_rgb, lamp = _rgb(30, 31, 40), _rgb(1.0, 0.84, 0.58)
     haze_km = {"clear": 0.9, "cloudy": 1.3, "overcast": 2.0, "rain": 4.0, "fog": 11.0}[conditions.weather]
     shadow, lamps, corner = _patch(layers, trees, bounds, (sun_x, sun_y, slope), direct > 0.2, night)
-    level = float(ambient[1] + sun_rgb[1] * np.sin(height))
+    level = float(ambient[GREEN] + sun_rgb[GREEN] * np.sin(height))
     auto = 1.0 if night else (1.0 / level) ** 0.8  # cameras open up when there is less light
     gain = auto * conditions.exposure * _rgb(1 + conditions.warmth, 1.0, 1 - conditions.warmth)
     return Look(
