@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,8 +16,6 @@ try:
 except ImportError:  # Windows has no such locks; two writers there are the user's own care
     fcntl = None  # type: ignore[assignment]
 
-_UMASK = os.umask(0)
-os.umask(_UMASK)
 LOCK = ".lock"
 TEMPORARY = "-writing-"
 """Part of the name of every file that is not finished."""
@@ -30,16 +29,17 @@ def atomic_path(target: Path) -> Iterator[Path]:
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{target.stem}{TEMPORARY}", suffix=target.suffix, dir=target.parent)
+        name = f".{target.stem}{TEMPORARY}{secrets.token_hex(4)}{target.suffix}"
+        temporary = target.parent.absolute() / name  # absolute: FFmpeg takes "a:b.mp4" for a protocol
+        temporary.touch(exist_ok=False)
+        mode = stat.S_IMODE(temporary.stat().st_mode)  # what the umask leaves of 0o666
     except OSError as problem:
         raise cannot_write(target, problem) from problem
-    os.close(handle)
-    temporary = Path(name)
     try:
         yield temporary
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
-        temporary.chmod(0o666 & ~_UMASK)
+        temporary.chmod(mode)  # some libraries put a private file in its place
         temporary.replace(target)
     except OSError as problem:
         raise cannot_write(target, problem) from problem
