@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from x2localizer.town.boxes import BUILDING, along_road
+from x2localizer.town.boxes import BUILDING
 from x2localizer.town.columns import BOX
 from x2localizer.town.districts import SOLID
 from x2localizer.town.drive import Film, draw_drive, open_film, region_bounds
 from x2localizer.town.layers import FIELD_UNIT_M, Float32
-from x2localizer.town.place import core_regions
+from x2localizer.town.place import Bounds, along_line, core_regions
 from x2localizer.town.scene import CAMERA_HEIGHT_M, Camera, Int32, build_scene, camera_at, project
 from x2localizer.town.seasons import season_palette
 from x2localizer.town.street import FIRST_BOX_ID, GROUND_ID, SKY_ID, look_around
@@ -76,14 +76,14 @@ def _marked_road(town: Town) -> tuple[Floats, Floats, int]:
     for index, road in enumerate(town.plan.roads):
         inside = road.points.min() > 100 and road.points.max() < town.place.size_m - 100
         if road.marking == SOLID and road.length_m > 75 and inside:
-            points, tangents = along_road(road.points, np.array([20.0]))
+            points, tangents = along_line(road.points, np.array([20.0]))
             return points[0], tangents[0], index
     raise AssertionError("the town of the tests has no road with a solid line")
 
 
 def _bare_look(town: Town, camera: Camera) -> tuple[Float32, Int32]:
     """The view without anything that stands on the ground, under a dull sky."""
-    bounds = (camera.x - 200, camera.y - 200, camera.x + 200, camera.y + 200)
+    bounds = Bounds(camera.x - 200, camera.y - 200, camera.x + 200, camera.y + 200)
     scene = build_scene(town.boxes[:0], town.trees[:0], bounds, 0)
     look = make_look(DULL, town.layers, town.trees[:0], bounds, town.seed)
     canvas, ids = look_around(camera, scene, look, town.layers, town.boxes, season_palette(town.colours, "summer"))
@@ -99,7 +99,7 @@ def test_a_lane_marking_is_seen_where_it_projects_and_lies_there_from_above(town
     assert set(np.unique(ids)) == {SKY_ID, GROUND_ID}
     found, above = 0, 0
     road = town.plan.roads[index]
-    ahead, _ = along_road(road.points, np.arange(26.0, 40.0, 1.0))
+    ahead, _ = along_line(road.points, np.arange(26.0, 40.0, 1.0))
     for x, y in ahead:
         spots = project(
             camera, np.array([[x, y, 0.0], [x + side[0], y + side[1], 0.0], [x - side[0], y - side[1], 0.0]])

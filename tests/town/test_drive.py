@@ -6,7 +6,7 @@ import pytest
 from x2localizer import geo
 from x2localizer.town.drive import Drive, draw_drive, open_film, region_bounds
 from x2localizer.town.layers import FIELD_UNIT_M
-from x2localizer.town.place import core_regions
+from x2localizer.town.place import Bounds, core_regions
 from x2localizer.town.town import Town
 
 
@@ -87,4 +87,4 @@ def test_night_is_darker_than_day(town: Town) -> None:
 
 
 def test_a_place_without_roads_gives_no_drive(town: Town) -> None:
-    assert draw_drive(town, 1, 35.0, (10.0, 10.0, 12.0, 12.0)) is None
+    assert draw_drive(town, 1, 35.0, Bounds(10.0, 10.0, 12.0, 12.0)) is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from x2localizer.town.boxes import HEDGE, LOT, in_box
@@ -155,10 +157,19 @@ def _paint_cars(cars: Float32, mpp: float, reach: Float32, canvas: UInt8) -> Non
                         canvas[r, c, k] = min(cars[i, BOX.wall_red + k] * light, 255.0)
 
 
-def sun_on_map(azimuth_deg: float, height_deg: float) -> tuple[float, float, float]:
-    """Unit direction on the map toward the sun, x east and y south, and the tangent of its height."""
+@dataclass(frozen=True, slots=True)
+class Sun:
+    """The unit vector (x east, y south) on the map toward the sun, and the tangent of its height."""
+
+    x: float
+    y: float
+    slope: float
+
+
+def sun_at(azimuth_deg: float, height_deg: float) -> Sun:
+    """The sun at an azimuth, clockwise from north, and a height above the horizon."""
     azimuth = np.radians(azimuth_deg)
-    return float(np.sin(azimuth)), float(-np.cos(azimuth)), float(np.tan(np.radians(height_deg)))
+    return Sun(float(np.sin(azimuth)), float(-np.cos(azimuth)), float(np.tan(np.radians(height_deg))))
 
 
 def paint_aerial(
@@ -167,19 +178,18 @@ def paint_aerial(
     trees: Float32,
     cars: Float32,
     palette: Float32,
-    sun: tuple[float, float, float],
+    sun: Sun,
     bare: float,
     seed: int,
 ) -> Image:
     """The picture of the whole town from above, (H, W, 3), one pixel per pixel of the layers."""
-    sun_x, sun_y, slope = sun
     reach = np.zeros(layers.height.shape, np.float32)
-    cast_shadow(layers.height, layers.metres_per_pixel, sun_x, sun_y, slope, reach)
+    cast_shadow(layers.height, layers.metres_per_pixel, sun.x, sun.y, sun.slope, reach)
     canvas = np.empty((*layers.edge.shape, 3), np.uint8)
-    _paint_ground(layers, boxes, palette, reach, sun_x, sun_y, seed, canvas)
+    _paint_ground(layers, boxes, palette, reach, sun.x, sun.y, seed, canvas)
     _paint_cars(cars, layers.metres_per_pixel, reach, canvas)
     order = np.argsort(trees[:, TREE.middle] + trees[:, TREE.half_height], kind="stable")
-    _paint_trees(trees[order], layers.metres_per_pixel, reach, sun_x, sun_y, bare, canvas)
+    _paint_trees(trees[order], layers.metres_per_pixel, reach, sun.x, sun.y, bare, canvas)
     return canvas
 
 

@@ -14,9 +14,10 @@ import numpy.typing as npt
 
 from x2localizer.town.columns import ROAD, SEGMENT, WAVE, X, Y
 from x2localizer.town.compiled import compiled
-from x2localizer.town.districts import BANK, PARK, SURFACES, WATER
+from x2localizer.town.districts import BANK, PARK, SURFACES, WATER, District
 from x2localizer.town.noise import smooth_noise
-from x2localizer.town.plan import Plan, Road
+from x2localizer.town.plan import Plan
+from x2localizer.town.roads import Road
 from x2localizer.types import Floats
 
 FIELD_UNIT_M = 0.02
@@ -186,7 +187,7 @@ def empty_layers(plan: Plan, pixels_per_tile: int) -> Layers:
     ground = np.array([d.kind.ground for d in plan.districts], np.uint8)
     _ground(zone, ground, margin, mpp, plan.seed, surface)
     if plan.river is not None:
-        _stamp_river(plan.river, plan.river_half_m, mpp, plan.seed, surface)
+        _stamp_river(plan.river.points, plan.river.half_width, mpp, plan.seed, surface)
     angles = np.array([d.angle for d in plan.districts])
     street_axis = np.stack([np.cos(angles), np.sin(angles)], 1).astype(np.float32)
     return Layers(
@@ -194,6 +195,15 @@ def empty_layers(plan: Plan, pixels_per_tile: int) -> Layers:
         np.zeros((side, side), np.uint16), np.zeros((side, side), np.uint16),
         road_table(plan.roads, len(plan.nodes)), street_axis,
     )  # fmt: skip
+
+
+def district_at(plan: Plan, layers: Layers, x: float, y: float) -> District | None:
+    """The neighbourhood at a place in map metres, or None off the map."""
+    step = layers.metres_per_pixel * ZONE_STEP
+    c, r = int(x // step), int(y // step)
+    if not (0 <= r < layers.zone.shape[0] and 0 <= c < layers.zone.shape[1]):
+        return None
+    return plan.districts[int(layers.zone[r, c])]
 
 
 def palette(plan: Plan) -> Float32:

@@ -66,7 +66,7 @@ def _insert(hits: Hits, count: int, depth: float, what: int, leave: float, side:
 def collect(scene: Scene, ox: float, oy: float, dx: float, dy: float, ray: int, hits: Hits) -> int:
     """Walk the grid along a ray and collect everything it meets, nearest first."""
     count = 0
-    for i in range(scene.movers, scene.boxes.shape[0]):
+    for i in range(scene.first_mover, scene.boxes.shape[0]):
         enter, leave, side = _meet_box(scene.boxes, i, ox, oy, dx, dy)
         if side >= 0:
             count = _insert(hits, count, enter, i, leave, side)
@@ -85,16 +85,16 @@ def collect(scene: Scene, ox: float, oy: float, dx: float, dy: float, ray: int, 
             for k in range(scene.start[cell], scene.start[cell + 1]):
                 item = scene.items[k]
                 if item >= 0:
-                    if scene.seen[item] != ray:
-                        scene.seen[item] = ray
+                    if scene.last_ray[item] != ray:
+                        scene.last_ray[item] = ray
                         enter, leave, side = _meet_box(scene.boxes, item, ox, oy, dx, dy)
                         if side >= 0:
                             count = _insert(hits, count, enter, item, leave, side)
                 else:
                     tree = -1 - item
                     mark = scene.boxes.shape[0] + tree
-                    if scene.seen[mark] != ray:
-                        scene.seen[mark] = ray
+                    if scene.last_ray[mark] != ray:
+                        scene.last_ray[mark] = ray
                         px, py = scene.trees[tree, TREE.x] - ox, scene.trees[tree, TREE.y] - oy
                         depth = (px * dx + py * dy) / norm2
                         off = (px * dy - py * dx) / norm

@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from x2localizer.town.boxes import box_reach
-from x2localizer.town.columns import BOX, TREE, X, Y
+from x2localizer.town.columns import BOX, TREE
 from x2localizer.town.compiled import compiled
 from x2localizer.town.layers import Float32
+from x2localizer.town.place import Bounds
 from x2localizer.types import Floats
 
 CELL_M = 16.0
@@ -55,18 +56,18 @@ def project(camera: Camera, points: Floats) -> Floats:
 
 
 class Scene(NamedTuple):
-    """Boxes and trees in a grid. Boxes from ``movers`` on move, and every ray tries them."""
+    """Boxes and trees in a grid of cells. Boxes from index ``first_mover`` on move, so every ray tries them."""
 
     boxes: Float32
     trees: Float32
-    movers: int
+    first_mover: int
     start: Int32  # (cells + 1,) where each cell's items begin
     items: Int32  # box index, or -1 - tree index
     rows: int
     columns: int
     x0: float
     y0: float
-    seen: Int32  # scratch: the last ray that tried each box and tree
+    last_ray: Int32  # scratch: the last ray that tried each box, then each tree
 
 
 class Look(NamedTuple):
@@ -128,16 +129,12 @@ def _fill_grid(
     return total
 
 
-def build_scene(boxes: Float32, trees: Float32, bounds: tuple[float, float, float, float], movers: int) -> Scene:
-    """The grid over map metres (x0, y0, x1, y1), with room for ``movers`` boxes that are set frame by frame."""
-    x0, y0, x1, y1 = bounds
-
-    def near(table: Float32) -> Float32:
-        inside = (table[:, X] > x0) & (table[:, X] < x1) & (table[:, Y] > y0) & (table[:, Y] < y1)
-        return table[inside]
-
-    still, crowns = near(boxes), near(trees)
-    rows, columns = int((y1 - y0) / CELL_M) + 1, int((x1 - x0) / CELL_M) + 1
+def build_scene(boxes: Float32, trees: Float32, bounds: Bounds, movers: int) -> Scene:
+    """The boxes and trees inside some bounds, with room for ``movers`` boxes that are set frame by frame."""
+    still = boxes[bounds.contains(boxes[:, BOX.x], boxes[:, BOX.y])]
+    crowns = trees[bounds.contains(trees[:, TREE.x], trees[:, TREE.y])]
+    x0, y0 = bounds.west, bounds.north
+    rows, columns = int((bounds.south - y0) / CELL_M) + 1, int((bounds.east - x0) / CELL_M) + 1
     counts = np.zeros(rows * columns + 1, np.int32)
     total = _fill_grid(still, crowns, x0, y0, rows, columns, counts, np.zeros(0, np.int32), False)
     start = np.zeros(rows * columns + 1, np.int32)
@@ -147,7 +144,5 @@ def build_scene(boxes: Float32, trees: Float32, bounds: tuple[float, float, floa
     room = np.zeros((movers, len(BOX)), np.float32)
     room[:, BOX.axis_x] = 1.0
     everything = np.concatenate([still, room]).astype(np.float32)
-    return Scene(
-        everything, crowns, len(still), start, items, rows, columns, x0, y0,
-        np.full(len(everything) + len(crowns), -1, np.int32),
-    )  # fmt: skip
+    last_ray = np.full(len(everything) + len(crowns), -1, np.int32)
+    return Scene(everything, crowns, len(still), start, items, rows, columns, x0, y0, last_ray)

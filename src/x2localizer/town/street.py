@@ -64,8 +64,8 @@ def cast_columns(
 ) -> None:  # fmt: skip
     """Fill ``canvas`` (H, W, 3) with the light and ``ids`` (H, W) with the codes of what each pixel shows."""
     rows, columns = ids.shape
-    for i in range(scene.seen.shape[0]):
-        scene.seen[i] = -1
+    for i in range(scene.last_ray.shape[0]):
+        scene.last_ray[i] = -1
     forward_x, forward_y = np.sin(cam.heading), -np.cos(cam.heading)
     for column in range(columns):
         across = (column + 0.5 - 0.5 * columns) / cam.focal

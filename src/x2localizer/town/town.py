@@ -8,13 +8,13 @@ import numpy as np
 
 from x2localizer import geo
 from x2localizer.config import TownSettings
-from x2localizer.town.aerial import paint_aerial, sun_on_map, tint
+from x2localizer.town.aerial import paint_aerial, sun_at, tint
 from x2localizer.town.columns import TREE
 from x2localizer.town.districts import POLE
 from x2localizer.town.layers import Float32, Layers, empty_layers, palette
 from x2localizer.town.lots import place_lots
 from x2localizer.town.noise import stream
-from x2localizer.town.place import ZOOM, Place, place_for
+from x2localizer.town.place import ZOOM, Bounds, Place, place_for
 from x2localizer.town.plan import Plan, draw_plan
 from x2localizer.town.seasons import LEAFLESS, Season, season_palette, season_trees
 from x2localizer.town.traffic import parked_cars
@@ -56,9 +56,9 @@ def build_town(seed: int, settings: TownSettings | None = None) -> Town:
 def paint_town(town: Town) -> Image:
     """The aerial picture of the whole town, north up; its pixels divide the tiles of zoom 19 evenly."""
     rng = stream(town.seed, "imagery")
-    sun = sun_on_map(float(rng.uniform(110, 250)), float(rng.uniform(40, 62)))
+    sun = sun_at(float(rng.uniform(110, 250)), float(rng.uniform(40, 62)))
     size = town.place.size_m
-    cars = parked_cars(rng, town.plan, town.boxes, (0.0, 0.0, size, size), float(rng.uniform(0.15, 0.4)))
+    cars = parked_cars(rng, town.plan, town.boxes, Bounds(0.0, 0.0, size, size), float(rng.uniform(0.15, 0.4)))
     canvas = paint_aerial(
         town.layers, town.boxes, season_trees(town.trees, town.season), cars,
         season_palette(town.colours, town.season), sun, LEAFLESS[town.season], town.seed,

@@ -8,11 +8,12 @@ from typing import Literal
 
 import numpy as np
 
-from x2localizer.town.aerial import cast_shadow, sun_on_map
+from x2localizer.town.aerial import Sun, cast_shadow, sun_at
 from x2localizer.town.columns import GREEN, TREE
 from x2localizer.town.compiled import compiled
 from x2localizer.town.districts import POLE
 from x2localizer.town.layers import Float32, Layers, UInt16
+from x2localizer.town.place import Bounds
 from x2localizer.town.scene import Look
 from x2localizer.town.seasons import LEAFLESS, Season
 
@@ -110,59 +111,94 @@ def _rgb(r: float, g: float, b: float) -> Float32:
     return np.array([r, g, b], np.float32)
 
 
-def make_look(
-    conditions: Conditions, layers: Layers, trees: Float32, bounds: tuple[float, float, float, float], seed: int
-) -> Look:
-    """The light of some conditions over map metres (x0, y0, x1, y1)."""
-    sun_x, sun_y, slope = sun_on_map(conditions.sun_azimuth_deg, conditions.sun_height_deg)
-    height = np.radians(conditions.sun_height_deg)
-    night = conditions.daytime == "night"
-    direct = {"clear": 1.0, "cloudy": 0.8, "overcast": 0.08, "rain": 0.0, "fog": 0.1}[conditions.weather]
-    direct = 0.04 if night else direct
+@dataclass(frozen=True, slots=True)
+class _Sky:
+    """What a weather does to the light by day."""
+
+    direct: float  # strength of the sun, 0 to 1
+    grey: float  # 0 blue to 1 grey
+    cloud: float  # share of the sky that clouds cover, about
+    haze_per_km: float
+
+
+_SKIES: dict[Weather, _Sky] = {
+    "clear": _Sky(1.0, 0.0, 0.28, 0.9),
+    "cloudy": _Sky(0.8, 0.15, 0.62, 1.3),
+    "overcast": _Sky(0.08, 0.85, 0.5, 2.0),
+    "rain": _Sky(0.0, 1.0, 0.45, 4.0),
+    "fog": _Sky(0.1, 1.0, 0.0, 11.0),
+}
+
+
+def make_look(conditions: Conditions, layers: Layers, trees: Float32, bounds: Bounds, seed: int) -> Look:
+    """The light under some conditions, with shadows and lamps inside some bounds; ``seed`` is the town's."""
+    sky, night = _SKIES[conditions.weather], conditions.daytime == "night"
+    sun, height = sun_at(conditions.sun_azimuth_deg, conditions.sun_height_deg), np.radians(conditions.sun_height_deg)
+    direct = 0.04 if night else sky.direct
     low_sun = float(np.clip(1.0 - conditions.sun_height_deg / 35.0, 0.0, 1.0)) if not night else 0.0
     sun_rgb = _rgb(0.66, 0.64 - 0.10 * low_sun, 0.58 - 0.24 * low_sun) * direct
     ambient = _rgb(0.52, 0.55, 0.60) + _rgb(0.36, 0.35, 0.33) * (1.0 - direct)
-    grey = {"clear": 0.0, "cloudy": 0.15, "overcast": 0.85, "rain": 1.0, "fog": 1.0}[conditions.weather]
-    top = _rgb(70, 120, 196) * (1 - grey) + _rgb(152, 160, 170) * grey
-    low = _rgb(190 + 40 * low_sun, 208 - 6 * low_sun, 226 - 50 * low_sun) * (1 - grey) + _rgb(196, 200, 204) * grey
-    cloud = {"clear": 0.28, "cloudy": 0.62, "overcast": 0.5, "rain": 0.45, "fog": 0.0}[conditions.weather]
-    cloud_rgb = _rgb(236, 238, 242) * (1 - 0.35 * grey)
+    top = _rgb(70, 120, 196) * (1 - sky.grey) + _rgb(152, 160, 170) * sky.grey
+    low = _rgb(190 + 40 * low_sun, 208 - 6 * low_sun, 226 - 50 * low_sun) * (1 - sky.grey)
+    low = low + _rgb(196, 200, 204) * sky.grey
+    cloud_rgb = _rgb(236, 238, 242) * (1 - 0.35 * sky.grey)
     lamp = _rgb(0.0, 0.0, 0.0)
     if night:
         ambient, top, low = _rgb(0.10, 0.11, 0.15), _rgb(10, 13, 26), _rgb(34, 36, 50)
         cloud_rgb, lamp = _rgb(30, 31, 40), _rgb(1.0, 0.84, 0.58)
-    haze_km = {"clear": 0.9, "cloudy": 1.3, "overcast": 2.0, "rain": 4.0, "fog": 11.0}[conditions.weather]
-    shadow, lamps, corner = _patch(layers, trees, bounds, (sun_x, sun_y, slope), direct > 0.2, night)
     level = float(ambient[GREEN] + sun_rgb[GREEN] * np.sin(height))
     auto = 1.0 if night else (1.0 / level) ** 0.8  # cameras open up when there is less light
     gain = auto * conditions.exposure * _rgb(1 + conditions.warmth, 1.0, 1 - conditions.warmth)
+    patch = _patch(layers, trees, bounds, sun, shadows=direct > 0.2, night=night)
     return Look(
-        float(sun_x * np.cos(height)), float(sun_y * np.cos(height)), float(np.sin(height)), 1.0,
-        sun_rgb.astype(np.float32), ambient.astype(np.float32), top, low.astype(np.float32),
-        low.astype(np.float32), haze_km / 1000.0, cloud, cloud_rgb.astype(np.float32),
-        (1.0 - grey) * (0.0 if night else 1.0), float(night), lamp, 1.0 if conditions.weather == "rain" else 0.0,
-        LEAFLESS[conditions.season], gain.astype(np.float32), conditions.vignette, conditions.noise,
-        conditions.seed % 100003, seed, shadow, lamps, corner[0], corner[1],
-        layers.metres_per_pixel * PATCH_STEP,
-    )  # fmt: skip
+        sun_x=float(sun.x * np.cos(height)),
+        sun_y=float(sun.y * np.cos(height)),
+        sun_z=float(np.sin(height)),
+        sun_flat=1.0,
+        sun=sun_rgb.astype(np.float32),
+        ambient=ambient.astype(np.float32),
+        sky_top=top,
+        sky_low=low.astype(np.float32),
+        haze=low.astype(np.float32),
+        haze_per_m=sky.haze_per_km / 1000.0,
+        cloud=sky.cloud,
+        cloud_rgb=cloud_rgb.astype(np.float32),
+        sun_glow=(1.0 - sky.grey) * (0.0 if night else 1.0),
+        night=float(night),
+        lamp=lamp,
+        wet=1.0 if conditions.weather == "rain" else 0.0,
+        bare=LEAFLESS[conditions.season],
+        gain=gain.astype(np.float32),
+        vignette=conditions.vignette,
+        noise=conditions.noise,
+        seed=conditions.seed % 100003,
+        ground_seed=seed,
+        shadow=patch.shadow,
+        lamps=patch.lamps,
+        patch_x=patch.x,
+        patch_y=patch.y,
+        patch_m=layers.metres_per_pixel * PATCH_STEP,
+    )
 
 
-def _patch(
-    layers: Layers,
-    trees: Float32,
-    bounds: tuple[float, float, float, float],
-    sun: tuple[float, float, float],
-    shadows: bool,
-    night: bool,
-) -> tuple[Float32, Float32, tuple[float, float]]:
-    """Shadows and lamp light over a part of the town, and the map metres of the part's corner."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Patch:
+    """Shadows and lamp light over a part of the town whose north-west corner is at map metres (x, y)."""
+
+    shadow: Float32
+    lamps: Float32
+    x: float
+    y: float
+
+
+def _patch(layers: Layers, trees: Float32, bounds: Bounds, sun: Sun, *, shadows: bool, night: bool) -> _Patch:
     mpp, side = layers.metres_per_pixel, layers.height.shape[0]
-    c0, r0 = (max(0, int(v / mpp)) for v in bounds[:2])
-    c1, r1 = (min(side, int(v / mpp) + 1) for v in bounds[2:])
+    c0, r0 = max(0, int(bounds.west / mpp)), max(0, int(bounds.north / mpp))
+    c1, r1 = min(side, int(bounds.east / mpp) + 1), min(side, int(bounds.south / mpp) + 1)
     heights: UInt16 = np.ascontiguousarray(layers.height[r0:r1:PATCH_STEP, c0:c1:PATCH_STEP])
     shadow, lamps = np.zeros(heights.shape, np.float32), np.zeros(heights.shape, np.float32)
     if shadows:
-        cast_shadow(heights, mpp * PATCH_STEP, sun[0], sun[1], sun[2], shadow)
+        cast_shadow(heights, mpp * PATCH_STEP, sun.x, sun.y, sun.slope, shadow)
     if night:
         _lamp_light(trees, c0 * mpp, r0 * mpp, mpp * PATCH_STEP, lamps)
-    return shadow, lamps, (c0 * mpp, r0 * mpp)
+    return _Patch(shadow, lamps, c0 * mpp, r0 * mpp)
