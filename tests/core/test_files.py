@@ -66,7 +66,7 @@ def test_a_full_disk_is_a_clear_error(tmp_path: Path) -> None:
             finally:
                 os.close(descriptor)
 
-    with pytest.raises(UserError, match="disk has room"):
+    with pytest.raises(UserError, match="disk has space left"):
         fill()
     assert list(tmp_path.iterdir()) == []
 
