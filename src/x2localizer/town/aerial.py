@@ -1,4 +1,4 @@
-"""The town from above: ground, roofs, trees, parked cars, and the shadows of one sun."""
+"""The aerial picture of a town: ground, roofs, trees, parked cars, and the shadows of one sun."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ from x2localizer.types import Image
 
 @compiled
 def cast_shadow(height: UInt16, mpp: float, sun_x: float, sun_y: float, slope: float, reach: Float32) -> None:
-    """Height in metres below which each pixel lies in shadow, written to ``reach``.
+    """Write to ``reach`` the height in metres below which each pixel is in shadow.
 
-    ``(sun_x, sun_y)`` is the unit direction on the map toward the sun and ``slope`` the tangent of its height. One
-    sweep, away from the sun: a pixel inherits the shadow of the pixel before it, lowered by one step. (The naive
-    twin marches from every pixel to the sun.)
+    ``height`` is in decimetres, ``(sun_x, sun_y)`` the unit vector on the map toward the sun and ``slope`` the tangent
+    of its height. One sweep away from the sun: a pixel inherits the shadow of the pixel before it, lowered by one step.
     """
     rows, columns = height.shape
     by_column = abs(sun_x) >= abs(sun_y)
@@ -57,7 +56,7 @@ def cast_shadow(height: UInt16, mpp: float, sun_x: float, sun_y: float, slope: f
 def _roof(
     boxes: Float32, i: int, x: float, y: float, sun_x: float, sun_y: float, foot: float
 ) -> tuple[float, float, float]:
-    """A roof from above: two slopes in different light, or a flat one with a parapet and plant."""
+    """RGB of a roof from above: two slopes in different light, or flat with a parapet and technical equipment."""
     u, v = in_box(boxes, i, x, y)
     a, b, seed = boxes[i, BOX.half_length], boxes[i, BOX.half_width], int(boxes[i, BOX.seed])
     eaves, ridge = boxes[i, BOX.eaves], boxes[i, BOX.ridge]
@@ -87,8 +86,9 @@ def _paint_ground(
     layers: Layers, boxes: Float32, palette: Float32, reach: Float32, sun_x: float, sun_y: float, seed: int,
     canvas: UInt8,
 ) -> None:  # fmt: skip
+    """Paint roofs and the ground between them, in sun and shadow."""
     mpp = layers.metres_per_pixel
-    rows, columns = layers.edge.shape
+    rows, columns = layers.surface.shape
     for r in range(rows):
         y = (r + 0.5) * mpp
         for c in range(columns):
@@ -112,7 +112,7 @@ def _paint_ground(
 def _paint_trees(
     trees: Float32, mpp: float, reach: Float32, sun_x: float, sun_y: float, bare: float, canvas: UInt8
 ) -> None:
-    """Crowns from low to high, lit from the sun's side, ragged at the rim."""
+    """Paint crowns, which come from low to high, lit from the sun's side and ragged at the rim."""
     rows, columns = reach.shape
     for i in range(trees.shape[0]):
         x, y, crown = trees[i, TREE.x], trees[i, TREE.y], trees[i, TREE.crown]
@@ -141,6 +141,7 @@ def _paint_trees(
 
 @compiled
 def _paint_cars(cars: Float32, mpp: float, reach: Float32, canvas: UInt8) -> None:
+    """Paint bodies and cabins; dark panes, darker in the shadow."""
     rows, columns = reach.shape
     for i in range(cars.shape[0]):
         x, y, a, b = cars[i, BOX.x], cars[i, BOX.y], cars[i, BOX.half_length], cars[i, BOX.half_width]
@@ -182,10 +183,13 @@ def paint_aerial(
     bare: float,
     seed: int,
 ) -> Image:
-    """The picture of the whole town from above, (H, W, 3), one pixel per pixel of the layers."""
+    """The aerial picture of a whole town, (H, W, 3), with the pixels of the layers.
+
+    ``bare`` is how leafless broad-leaved trees are, 0 to 1.
+    """
     reach = np.zeros(layers.height.shape, np.float32)
     cast_shadow(layers.height, layers.metres_per_pixel, sun.x, sun.y, sun.slope, reach)
-    canvas = np.empty((*layers.edge.shape, 3), np.uint8)
+    canvas = np.empty((*layers.surface.shape, 3), np.uint8)
     _paint_ground(layers, boxes, palette, reach, sun.x, sun.y, seed, canvas)
     _paint_cars(cars, layers.metres_per_pixel, reach, canvas)
     order = np.argsort(trees[:, TREE.middle] + trees[:, TREE.half_height], kind="stable")
@@ -195,7 +199,7 @@ def paint_aerial(
 
 @compiled
 def tint(canvas: UInt8, gain: Float32) -> None:
-    """Turn a picture, in place, into that of another camera: a gain for each channel, (3,)."""
+    """Multiply the channels of a picture in place by ``gain`` (3,), as another camera would."""
     for r in range(canvas.shape[0]):
         for c in range(canvas.shape[1]):
             for k in range(3):

@@ -1,4 +1,4 @@
-"""A drive: a car with a camera follows a route through a town under some conditions."""
+"""A drive: a car with a camera follows a route through a town, under some conditions."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ class MovingCar:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Drive:
-    """Where the car is at any time, and how the camera shakes."""
+    """Where the car is at any time, how the camera shakes, and which other cars are on the route."""
 
     seed: int
     route: Route
-    times_s: Floats
-    distances_m: Floats
+    times_s: Floats  # (k,) from 0
+    distances_m: Floats  # (k,) along the route at those times
     conditions: Conditions
     shake: Shake
     mount_yaw: float  # radians by which the camera is mounted off the car's heading
@@ -67,23 +67,23 @@ class Drive:
 
     @property
     def duration_s(self) -> float:
-        """How long the drive lasts."""
+        """How long the drive lasts, at least as long as asked for."""
         return float(self.times_s[-1])
 
     def places(self, times_s: Floats) -> tuple[Floats, Floats, Floats]:
-        """Map metres x, y and heading (radians from north) of the car at times."""
+        """Map metres x and y and headings (radians clockwise from north) of the car at times, (n,) each."""
         distance = np.interp(times_s, self.times_s, self.distances_m)
         return _along(self.route.lane, distance)
 
     def speeds(self, times_s: Floats) -> Floats:
-        """Metres per second at times."""
+        """Speeds in metres per second at times."""
         late = np.interp(times_s + 0.25, self.times_s, self.distances_m)
         early = np.interp(times_s - 0.25, self.times_s, self.distances_m)
         return np.asarray((late - early) / 0.5)
 
 
 def _along(line: Floats, distance: Floats) -> tuple[Floats, Floats, Floats]:
-    """Place and heading at distances along an evenly spaced polyline."""
+    """Map metres x and y and headings at distances along a polyline with points STEP_M apart."""
     at = np.clip(distance / STEP_M, 0.0, len(line) - 1.001)
     i = at.astype(int)
     x, y = (line[i] + (at - i)[:, None] * (line[i + 1] - line[i])).T
@@ -93,7 +93,7 @@ def _along(line: Floats, distance: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 def region_bounds(town: Town, region: Region, margin_m: float = 6.0) -> Bounds:
-    """A region in map metres, a little inside its border."""
+    """A region in map metres, without a margin along its border."""
     x, y = town.place.corner_m(region)
     side = region.n * town.place.tile_m
     return Bounds(x + margin_m, y + margin_m, x + side - margin_m, y + side - margin_m)
@@ -102,9 +102,9 @@ def region_bounds(town: Town, region: Region, margin_m: float = 6.0) -> Bounds:
 def draw_drive(
     town: Town, seed: int, duration_s: float, bounds: Bounds | None = None, *, night: bool = False, fair: bool = False
 ) -> Drive | None:
-    """A drive of a duration inside some bounds (the town's core by default); None if no road allows it.
+    """A drive inside some bounds (by default the town without its outermost tiles); None if no road is long enough.
 
-    ``fair`` is a drive at a clear noon on empty roads, in the season of the imagery.
+    A ``fair`` drive is at noon on a clear day, on empty roads, in the season of the imagery.
     """
     rng = stream(town.seed, "drive", seed)
     tile, size = town.place.tile_m, town.place.size_m
@@ -144,7 +144,7 @@ def _draw_traffic(rng: np.random.Generator, conditions: Conditions) -> tuple[Mov
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Film:
-    """A drive ready to be filmed: the scene around it and the light, worked out once."""
+    """A drive that is ready to be filmed: the scene around it and its light."""
 
     town: Town
     drive: Drive
@@ -197,7 +197,7 @@ class Film:
 
 
 def open_film(town: Town, drive: Drive, height: int, width: int) -> Film:
-    """Set the scene for a drive at an image size."""
+    """Prepare the scene and the light to film a drive; ``height`` and ``width`` of the frames in pixels."""
     far, near = bounds_around(drive.route.lane, VIEW_M), bounds_around(drive.route.lane, 160.0)
     rng = stream(town.seed, "parked", drive.seed)
     cars = parked_cars(rng, town.plan, town.boxes, near, 0.1 + 0.45 * drive.conditions.traffic)

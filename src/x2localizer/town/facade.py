@@ -1,4 +1,4 @@
-"""Walls as the street sees them: windows, shops and doors, hedges, fences, cars."""
+"""The colour of what stands at the street: facades with windows, shops and doors, hedges, fences, cars."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OPENINGS = np.array(
 def _building(
     boxes: Float32, i: int, s: float, z: float, width: float, foot: float, night: float
 ) -> tuple[float, float, float, float]:
-    """Colour of a facade at ``s`` metres along it and ``z`` above ground, and how much it shines by itself."""
+    """RGB of a facade at ``s`` metres along it and ``z`` above ground, and how much of it is its own light (0 to 1)."""
     seed, style = int(boxes[i, BOX.seed]), int(boxes[i, BOX.style])
     storey, bottom, top = boxes[i, BOX.storey], boxes[i, BOX.bottom], boxes[i, BOX.eaves]
     bays = max(1, int(width / boxes[i, BOX.bay] + 0.5))
@@ -78,7 +78,7 @@ def _building(
 def _car(
     boxes: Float32, i: int, s: float, z: float, width: float, end: int, night: float
 ) -> tuple[float, float, float, float]:
-    """Side or end of a car; ``end`` is 1 at the front, -1 at the back, 0 at the sides."""
+    """RGB and own light of a car; ``end`` is 1 at the front, -1 at the back, 0 at the sides."""
     r, g, b = boxes[i, BOX.wall_red], boxes[i, BOX.wall_green], boxes[i, BOX.wall_blue]
     if int(boxes[i, BOX.kind]) == CABIN:
         if z > boxes[i, BOX.eaves] - 0.12 or (end == 0 and abs(s - 0.5 * width) < 0.06):
@@ -104,7 +104,11 @@ def _car(
 def wall_colour(
     boxes: Float32, i: int, end: int, s: float, z: float, width: float, foot: float, night: float
 ) -> tuple[float, float, float, float]:
-    """RGB (0 to 255) of a box's side, and how much of it is light of its own (0 to 1)."""
+    """RGB (0 to 255) of a side of box ``i``, and how much of it is its own light (0 to 1).
+
+    The place is ``s`` metres along the side, which is ``width`` metres long, and ``z`` above ground. ``end`` is 1 at
+    the front of a car, -1 at its back and 0 at its sides; ``foot`` is the size in metres that a pixel covers.
+    """
     kind = int(boxes[i, BOX.kind])
     if kind == BUILDING:
         return _building(boxes, i, s, z, width, foot, night)

@@ -62,11 +62,12 @@ def empty_inventory(layers: Layers) -> Inventory:
 
 @compiled
 def _occupy_roads_and_water(layers: Layers, occupied: UInt8) -> None:
+    """Write 1 where a road with its sidewalks or water is, else 0."""
     for r in range(occupied.shape[0]):
         for c in range(occupied.shape[1]):
             rr, cc = r * OCCUPIED_STEP, c * OCCUPIED_STEP
-            road = layers.edge[rr, cc]
-            near = road >= 0 and layers.margin[rr, cc] * FIELD_UNIT_M < layers.road[road, ROAD.pavement] + 0.4
+            road = layers.nearest_road[rr, cc]
+            near = road >= 0 and layers.margin[rr, cc] * FIELD_UNIT_M < layers.roads[road, ROAD.pavement] + 0.4
             occupied[r, c] = 1 if near or layers.surface[rr, cc] == WATER else 0
 
 

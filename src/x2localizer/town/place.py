@@ -1,8 +1,8 @@
-"""Where a town stands: its square of Web-Mercator tiles, and the step between map metres and degrees.
+"""Where a town is: its square of Web-Mercator tiles, and the conversion between map metres and degrees.
 
-Map metres run as pixels do: x to the east, y to the south, from the town's north-west corner. One tile is
-``tile_m`` metres at the latitude of the town's middle; over two kilometres the scale of Web Mercator changes by
-0.03%, which the town ignores, so its imagery is an exact crop of the tile grid.
+Map metres have the axes of pixels: x to the east, y to the south, from the town's north-west corner. One tile is
+``tile_m`` metres at the latitude of the town's middle. Over two kilometres the scale of Web Mercator changes by 0.03%,
+which the town ignores, so its imagery is an exact crop of the tile grid.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Coordinate = float | npt.NDArray[np.floating]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The town's square of ``tiles`` x ``tiles`` tiles; (x, y) is the tile at its north-west."""
+    """The town's square of ``tiles`` x ``tiles`` tiles; (x, y) is its north-west tile."""
 
     x: int
     y: int
@@ -87,7 +87,7 @@ def bounds_around(points: Floats, margin_m: float) -> Bounds:
 
 
 def place_for(seed: int, tiles: int) -> Place:
-    """An empty stretch of the North Atlantic for each seed, between 40.2 and 41.2 degrees north."""
+    """The place of a seed's town, in the North Atlantic between 40.2 and 41.2 degrees north."""
     rng = stream(seed, "place")
     at = Position(float(rng.uniform(40.2, 41.2)), float(rng.uniform(-45.0, -35.0)))
     tile = geo.tile_at(at, ZOOM)

@@ -1,4 +1,4 @@
-"""Routes: a walk over the road graph, the lane that is driven, and how fast."""
+"""Routes: a walk over the road graph, the lane to drive, and the speed along it."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from x2localizer.types import Floats
 STEP_M = 0.5
 """Distance between the points of a lane."""
 SHARPEST = 0.7
-"""Cosine of the narrowest angle between two arms that a car turns into: it does not turn back on itself."""
+"""Cosine of the sharpest turn a car takes, as the angle between two arms of a junction."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Route:
-    """The lane a car follows: points (k, 2) in map metres every STEP_M, with what limits its speed."""
+    """The lane a car follows: points (k, 2) in map metres, STEP_M apart, and what limits its speed."""
 
     lane: Floats
     centre: Floats  # (k, 2) the middle of the road beside each point
-    limit: Floats  # (k,) metres per second
-    stops: Floats  # distances along the lane of the stop lines
+    limit: Floats  # (k,) speed limit in metres per second
+    stops: Floats  # distances of stop lines along the lane
 
     @property
     def length_m(self) -> float:
@@ -97,11 +97,11 @@ def _direction(plan: Plan, leg: _Leg) -> Floats:
 
 
 def _smooth(values: Floats, window: int) -> Floats:
-    """Moving average along the first axis; the ends keep their place."""
+    """Moving average along the first axis; the first and last value stay the same."""
     half = window // 2
     if half < 1 or len(values) < 3:
         return values
-    if len(values) > half + 1:  # the ends go on point-symmetrically, so a straight end stays straight
+    if len(values) > half + 1:  # padded point-symmetrically, so a straight end stays straight
         before, after = 2 * values[:1] - values[half:0:-1], 2 * values[-1:] - values[-2 : -half - 2 : -1]
         padded = np.concatenate([before, values, after])
     else:
@@ -148,7 +148,7 @@ def _lane(rng: np.random.Generator, plan: Plan, walk: list[_Leg]) -> Route:
 
 
 def _clip(route: Route, bounds: Bounds, length_m: float, rng: np.random.Generator) -> Route | None:
-    """The longest stretch inside the bounds, cut to a length at a random place."""
+    """The longest stretch of a route inside the bounds, cut to a length at a random place; None if there is none."""
     inside = bounds.contains(*route.lane.T)
     edges = np.flatnonzero(np.diff(np.concatenate([[0], inside.astype(int), [0]])))
     if not len(edges):
@@ -156,9 +156,9 @@ def _clip(route: Route, bounds: Bounds, length_m: float, rng: np.random.Generato
     starts, ends = edges[::2], edges[1::2]
     longest = int(np.argmax(ends - starts))
     start, end = int(starts[longest]), int(ends[longest])
-    spare = (end - start) - int(length_m / STEP_M) - 1
-    if spare > 0:
-        start += int(rng.integers(spare + 1))
+    surplus = (end - start) - int(length_m / STEP_M) - 1
+    if surplus > 0:
+        start += int(rng.integers(surplus + 1))
         end = start + int(length_m / STEP_M) + 1
     if end - start < 4:
         return None
@@ -168,10 +168,10 @@ def _clip(route: Route, bounds: Bounds, length_m: float, rng: np.random.Generato
 
 
 def drive_times(rng: np.random.Generator, route: Route, stretch_s: float) -> tuple[Floats, Floats]:
-    """Times (seconds) and distances (metres) of a car along a route; its clock lasts at least ``stretch_s``.
+    """Times (seconds) and distances (metres) of a car along a route, for at least ``stretch_s`` seconds.
 
-    Braking before bends and stop lines, standing at some of them. A route too short for the time is driven slower,
-    down to 5 m/s, and what is still missing is spent standing at its end, as at a red light.
+    The car brakes before bends and stop lines and waits at some of the latter. If the route is too short, it drives
+    more slowly, down to 5 m/s, and then waits at the end, as at a red light.
     """
     heading = np.unwrap(np.arctan2(*np.gradient(route.lane, axis=0).T))
     bend = np.abs(_smooth(np.gradient(heading)[:, None] / STEP_M, 9)[:, 0])

@@ -1,4 +1,4 @@
-"""What fills a column of the street view: light and haze, the sky, walls and roofs, trees."""
+"""What a column of the street view shows: sky, walls, roofs and trees, in their light and haze."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from x2localizer.town.districts import CONE, POLE, POPLAR
 from x2localizer.town.facade import wall_colour
 from x2localizer.town.layers import Float32, UInt8
 from x2localizer.town.noise import smooth_noise
+from x2localizer.town.rays import BACK_END, LEFT_SIDE, RIGHT_SIDE
 from x2localizer.town.scene import Camera, Int32, Look
 
 SKY_ID, GROUND_ID, TREE_ID, FIRST_BOX_ID = range(4)
@@ -19,7 +20,7 @@ SKY_ID, GROUND_ID, TREE_ID, FIRST_BOX_ID = range(4)
 
 @inlined
 def light_at(look: Look, x: float, y: float, z: float) -> tuple[float, float]:
-    """(sunlight 0 to 1, lamp light 0 to 1) that reaches a point."""
+    """Sunlight (0 to 1) and lamp light (0 to about 1) that reach a point at height ``z``."""
     c, r = int((x - look.patch_x) / look.patch_m), int((y - look.patch_y) / look.patch_m)
     if r < 0 or c < 0 or r >= look.shadow.shape[0] or c >= look.shadow.shape[1]:
         return 1.0, 0.0
@@ -29,7 +30,7 @@ def light_at(look: Look, x: float, y: float, z: float) -> tuple[float, float]:
 
 @inlined
 def sky_colour(look: Look, dx: float, dy: float, norm: float, rise: float, out: Float32) -> None:
-    """Colour of the sky toward (dx, dy) at ``rise`` = tangent of the height."""
+    """Write to ``out`` (3,) the colour of the sky toward (dx, dy); ``rise`` is the tangent of the height."""
     up = min(max(rise * 1.7, 0.0), 1.0)
     up = np.sqrt(up)
     x, y = dx / norm, dy / norm
@@ -53,7 +54,7 @@ def put(
     canvas: Float32, row: int, column: int, look: Look, r: float, g: float, b: float, sun: float, lamp: float,
     glow: float, depth: float,
 ) -> None:  # fmt: skip
-    """Light a colour, add lamps and haze, and write it."""
+    """Write a colour to the canvas, lit by sun, lamps and its own glow, and faded by haze."""
     clear = np.exp(-depth * look.haze_per_m)
     colour = (r, g, b)
     for k in range(3):
@@ -67,20 +68,21 @@ def fill_wall(
     canvas: Float32, ids: Int32, filled: UInt8, column: int, cam: Camera, look: Look, boxes: Float32, item: int,
     depth: float, leave: float, side: int, dx: float, dy: float,
 ) -> None:  # fmt: skip
-    """Fill a column's rows with the wall a ray enters and the roof that rises behind it."""
+    """Fill free rows of a column with the wall that a ray enters and the roof that rises behind it."""
     x, y = cam.x + depth * dx, cam.y + depth * dy
     u, v = in_box(boxes, item, x, y)
     a, b = boxes[item, BOX.half_length], boxes[item, BOX.half_width]
     axis_x, axis_y = boxes[item, BOX.axis_x], boxes[item, BOX.axis_y]
-    facing = 1.0 if side in (0, 2) else -1.0
-    if side < 2:
+    facing = 1.0 if side in (LEFT_SIDE, BACK_END) else -1.0
+    long_side = side in (LEFT_SIDE, RIGHT_SIDE)
+    if long_side:
         s, width, nx, ny = u + a, 2 * a, facing * axis_y, -facing * axis_x
     else:
         s, width, nx, ny = v + b, 2 * b, -facing * axis_x, -facing * axis_y
-    end = 0 if side < 2 else (-1 if side == 2 else 1)
+    end = 0 if long_side else (-1 if side == BACK_END else 1)
     eaves, ridge = boxes[item, BOX.eaves], boxes[item, BOX.ridge]
     slope = ridge - eaves
-    top = eaves if side < 2 else ridge - slope * min(abs(v) / b, 1.0)
+    top = eaves if long_side else ridge - slope * min(abs(v) / b, 1.0)
     scale = cam.focal / depth
     foot = 1.0 / scale
     facing_sun = max(0.0, nx * look.sun_x + ny * look.sun_y) * look.sun_flat
@@ -92,7 +94,7 @@ def fill_wall(
             continue
         z = cam.z - (row + 0.5 - cam.horizon) / scale
         sun, _ = light_at(look, x + 0.6 * nx, y + 0.6 * ny, z)
-        if side >= 2 and z > eaves and boxes[item, BOX.kind] == BUILDING:
+        if not long_side and z > eaves and boxes[item, BOX.kind] == BUILDING:
             red, green, blue, glow = (
                 boxes[item, BOX.wall_red] * 0.96, boxes[item, BOX.wall_green] * 0.96,
                 boxes[item, BOX.wall_blue] * 0.96, 0.0,
@@ -115,7 +117,7 @@ def _roof_rise(
     canvas: Float32, ids: Int32, filled: UInt8, column: int, cam: Camera, look: Look, boxes: Float32, item: int,
     depth: float, leave: float, top: float, u: float, v: float, dx: float, dy: float,
 ) -> None:  # fmt: skip
-    """The slope of a pitched roof between the wall's top and the ridge, where it faces the camera."""
+    """Fill free rows with the slope of a pitched roof between the wall's top and the ridge, if it faces the camera."""
     slope = (boxes[item, BOX.ridge] - boxes[item, BOX.eaves]) / boxes[item, BOX.half_width]
     _, dv = turned_to_box(boxes, item, dx, dy)
     if v * dv >= 0:  # the roof falls away from the camera
@@ -150,7 +152,10 @@ def fill_tree(
     canvas: Float32, ids: Int32, filled: UInt8, column: int, cam: Camera, look: Look, trees: Float32, item: int,
     depth: float, off: float, dx: float, dy: float,
 ) -> None:  # fmt: skip
-    """Crown and trunk of a tree, or a lamp post, as the slice that one column sees."""
+    """Fill free rows with the slice of a tree or a lamp post that a column shows.
+
+    ``off`` is the distance in metres by which the column's ray misses the tree's middle.
+    """
     x, y, crown, trunk = trees[item, TREE.x], trees[item, TREE.y], trees[item, TREE.crown], trees[item, TREE.trunk]
     mid, half = trees[item, TREE.middle], trees[item, TREE.half_height]
     shape, seed = int(trees[item, TREE.shape]), int(trees[item, TREE.seed])

@@ -1,4 +1,4 @@
-"""Conditions of a drive: weather, time of day, season and camera, and the light they make."""
+"""Conditions of a drive (weather, time of day, season, camera), and the light that follows from them."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ WEATHERS: tuple[Weather, ...] = ("clear", "cloudy", "overcast", "rain", "fog")
 DAYTIMES: tuple[Daytime, ...] = ("morning", "noon", "evening", "night")
 
 PATCH_STEP = 2
-"""Shadows and lamp light are kept at every second pixel of the layers."""
+"""Shadows and lamp light have a pixel for every second pixel of the layers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What differs from drive to drive although the town is the same."""
+    """What differs between drives through the same town."""
 
     season: Season
     weather: Weather
     daytime: Daytime
     sun_azimuth_deg: float
     sun_height_deg: float
-    exposure: float  # 1 is right
-    warmth: float  # white balance: above 0 warmer
+    exposure: float  # 1 is correct
+    warmth: float  # white balance, positive is warmer
     noise: float  # of the sensor, in grey levels
     vignette: float
-    traffic: float  # 0 empty to 1 busy
+    traffic: float  # 0 (empty roads) to 1 (busy)
     seed: int
 
 
 def draw_conditions(rng: np.random.Generator, not_season: Season | None = None, night: bool = False) -> Conditions:
-    """Random conditions; ``not_season`` is the season of the aerial imagery, which a drive never shares."""
+    """Random conditions; ``not_season`` is the season of the imagery, which a drive never has."""
     seasons: list[Season] = [s for s in ("spring", "summer", "autumn", "winter") if s != not_season]
     season: Season = seasons[int(rng.integers(len(seasons)))]
     if season == "winter" and rng.uniform() < 0.3:
@@ -69,7 +69,7 @@ def draw_conditions(rng: np.random.Generator, not_season: Season | None = None, 
 
 
 def fair_weather(conditions: Conditions, season: Season) -> Conditions:
-    """The same camera at a clear noon of a season, on empty roads."""
+    """The same camera at noon on a clear day of a season, on empty roads."""
     return replace(
         conditions,
         season=season,
@@ -86,7 +86,7 @@ HOURS: dict[Daytime, int] = {"morning": 8, "noon": 12, "evening": 18, "night": 2
 
 
 def start_time(conditions: Conditions, rng: np.random.Generator) -> datetime:
-    """A date and hour (UTC) that fit the season and time of day; the towns' local time is about UTC - 3."""
+    """A random time (UTC) that fits the season and time of day; local time in the towns is about UTC - 3."""
     day, minute = int(rng.integers(1, 28)), int(rng.integers(60))
     local = datetime(2025, MONTHS[conditions.season], day, HOURS[conditions.daytime], minute, tzinfo=UTC)
     return local + timedelta(hours=3)
@@ -94,7 +94,7 @@ def start_time(conditions: Conditions, rng: np.random.Generator) -> datetime:
 
 @compiled
 def _lamp_light(trees: Float32, x0: float, y0: float, step: float, out: Float32) -> None:
-    """Pools of light under lamp posts."""
+    """Add to ``out`` the pools of light under lamp posts; (x0, y0) is its north-west corner, ``step`` its pixel."""
     reach = 15.0
     for i in range(trees.shape[0]):
         if trees[i, TREE.shape] != POLE:
