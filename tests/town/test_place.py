@@ -25,8 +25,8 @@ def test_bounds_enclose_or_overlap_points() -> None:
         np.array([[-5.0, 5], [5, 5]]),
         np.array([[12.0, 1], [15, 9]]),
     )
-    assert [SQUARE.enclose(points) for points in (inside, across, outside)] == [True, False, False]
-    assert [SQUARE.overlap(points) for points in (inside, across, outside)] == [True, True, False]
+    assert [SQUARE.encloses(points) for points in (inside, across, outside)] == [True, False, False]
+    assert [SQUARE.overlaps(points) for points in (inside, across, outside)] == [True, True, False]
 
 
 def test_bounds_around_points_leave_a_margin() -> None:

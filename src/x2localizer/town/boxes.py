@@ -17,6 +17,10 @@ from x2localizer.town.layers import Float32, UInt16
 
 BUILDING, HEDGE, FENCE, CAR, CABIN, LOT, COURT, POOL, DRIVEWAY = range(9)
 """Kinds of box. From LOT on they are flat: painted on the ground, nothing to bump into."""
+WINDOW_STYLES = 4
+"""Styles of windows. A building with shops on the ground floor has this added to its style."""
+SEEDS = 1 << 20
+"""Seeds of boxes and trees are below this: float32 holds them exactly."""
 
 
 @dataclass(frozen=True, slots=True)

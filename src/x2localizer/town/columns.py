@@ -35,7 +35,7 @@ class BoxColumns(NamedTuple):
     roof_blue: int
     storey: int  # height of a storey
     bay: int  # distance between windows
-    style: int  # of the windows, 0 to 3; plus 4 with shops on the ground floor
+    style: int  # of the windows; see WINDOW_STYLES
     seed: int
 
 

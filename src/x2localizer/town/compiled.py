@@ -1,8 +1,8 @@
-"""Kernels compiled by numba, once: later processes load the machine code from a cache.
+"""Kernels compiled by numba once: later processes load the machine code from a cache.
 
-numba's own cache looks at one function's file only and misses a change in a function that was compiled into it. So
-the cache is a folder named after the contents of all files of this package: new sources never meet old machine code.
-Importing a kernel writes nothing; the folder is made when the first kernel is called.
+numba's own cache only checks the file of a kernel and misses changes in functions that were compiled into it. So the
+cache is a folder named after the contents of all files of this package: new sources never run old machine code.
+Importing a kernel writes nothing; the folder is created when the first kernel is called.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from numba.core.caching import NullCache
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
-# Without numba's reference counting: the kernels allocate nothing, and counting the arrays of a named tuple made the
-# painter of the ground five times as slow.
+# Without numba's reference counting: kernels allocate nothing, and counting the arrays of named tuples made painting
+# the ground five times as slow.
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": True, "_nrt": False}
 
 _HERE = Path(__file__).parent
-# Hashed at import, not when the first kernel is called: by then a file may have changed that was imported before.
+# Hashed at import: when the first kernel is called, a source may differ from what was imported.
 _SOURCES = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(_HERE.glob("*.py")))).hexdigest()
 
 
 def compiled(function: Function) -> Function:
-    """Compile on first call; later processes load the machine code. Kernels must not allocate."""
+    """Compile on the first call; later processes load the machine code. Kernels must not allocate."""
     return _compile(function)
 
 
 def inlined(function: Function) -> Function:
-    """Compile into the body of the compiled functions that call it: for what runs once per pixel.
+    """Compile into the body of the kernels that call it: for functions that run once per pixel.
 
-    A call costs more than such a function does, since a named tuple of arrays is copied for each.
+    A call would cost more than such a function does, since it copies named tuples of arrays.
     """
     return _compile(function, forceinline=True)
 
@@ -53,17 +53,18 @@ def _compile(function: Function, **options: Any) -> Function:
 
 
 class _CacheOnFirstCall(NullCache):  # type: ignore[misc, unused-ignore]
-    """Stands in for numba's cache of a kernel until its machine code is first wanted, and then makes way for it.
+    """A placeholder that numba's cache replaces when the kernel is first called.
 
-    ``njit(cache=True)`` makes the cache's folder while the kernel's module is imported.
+    ``njit(cache=True)`` would create the cache's folder while the kernel's module is imported.
     """
 
     def __init__(self, dispatcher: Any) -> None:
         self._dispatcher = dispatcher
 
     def load_overload(self, signature: object, target_context: object) -> object:
+        """The machine code for a signature, if it is in the cache. numba holds its compiler lock during the call."""
         settings: Any = numba.config
-        before, settings.CACHE_DIR = settings.CACHE_DIR, str(cache_folder())  # numba holds its lock here
+        before, settings.CACHE_DIR = settings.CACHE_DIR, str(cache_folder())
         try:
             self._dispatcher.enable_caching()
         finally:
@@ -73,7 +74,7 @@ class _CacheOnFirstCall(NullCache):  # type: ignore[misc, unused-ignore]
 
 @functools.cache
 def cache_folder() -> Path:
-    """The folder of the machine code, made if need be: beside the sources if that can be written to."""
+    """The folder of the machine code, created if missing: beside the sources if that is writable."""
     for parent in _cache_parents():
         folder = parent / f"numba-{_SOURCES[:12]}"
         try:
@@ -83,7 +84,7 @@ def cache_folder() -> Path:
             continue
         _remove_old(parent)
         return folder
-    folder = Path(tempfile.mkdtemp(prefix="x2localizer-"))  # for this process: others could plant code in a shared one
+    folder = Path(tempfile.mkdtemp(prefix="x2localizer-"))  # private: in a shared folder others could plant code
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
@@ -95,7 +96,7 @@ def _cache_parents() -> Iterator[Path]:
 
 
 def _remove_old(parent: Path) -> None:
-    """Remove caches of other versions that were not used for a month."""
+    """Remove the caches of other versions that have not been used for a month."""
     for old in parent.glob("numba-*"):
         with contextlib.suppress(OSError):
             if time.time() - (old / "used").stat().st_mtime > 30 * 86400:

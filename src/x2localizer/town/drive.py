@@ -23,6 +23,7 @@ from x2localizer.town.weather import Conditions, draw_conditions, fair_weather, 
 from x2localizer.types import Floats, Frame, Image, Region
 
 MOVING_CARS = 6
+"""The most other cars that move on a route."""
 FOV_DEG = 65.0
 
 
@@ -44,7 +45,7 @@ class Shake:
 class MovingCar:
     """Another car on the route: it drives ahead of the camera, or comes toward it in the other lane."""
 
-    start_m: float  # ahead of the camera, or a third of the distance along the route at time 0
+    start_m: float  # ahead of the camera; for an oncoming car, along the route at time 0
     speed_m_s: float  # of an oncoming car
     oncoming: bool
     paint: RGB
@@ -93,7 +94,7 @@ def _along(line: Floats, distance: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 def region_bounds(town: Town, region: Region, margin_m: float = 6.0) -> Bounds:
-    """A region in map metres, without a margin along its border."""
+    """A region in map metres, ``margin_m`` smaller on every side."""
     x, y = town.place.corner_m(region)
     side = region.n * town.place.tile_m
     return Bounds(x + margin_m, y + margin_m, x + side - margin_m, y + side - margin_m)
@@ -132,11 +133,11 @@ def _draw_shake(rng: np.random.Generator) -> Shake:
 
 
 def _draw_traffic(rng: np.random.Generator, conditions: Conditions) -> tuple[MovingCar, ...]:
-    """All cars are drawn, so that busy and empty roads use as many random numbers."""
+    """The other cars. All are drawn and then some are kept, so that every drive takes as many random numbers."""
     cars = []
     for k in range(MOVING_CARS):
         ahead = k == 0 and rng.uniform() < 0.4
-        start = rng.uniform(11, 26) if ahead else rng.uniform(20, 140) + 90.0 * k
+        start = rng.uniform(11, 26) if ahead else (rng.uniform(20, 140) + 90.0 * k) * 3.0
         speed, paint = rng.uniform(7, 12), PAINTS[int(rng.integers(len(PAINTS)))]
         cars.append(MovingCar(float(start), float(speed), not ahead, paint, 1.0 + 0.04 * (k % 4)))
     return tuple(cars[: round(conditions.traffic * MOVING_CARS)])
@@ -170,7 +171,7 @@ class Film:
         )  # fmt: skip
 
     def frames(self, times_s: Floats) -> Iterator[Frame]:
-        """Frames at times."""
+        """The frames at some times."""
         for index, time_s in enumerate(times_s):
             yield Frame(index, float(time_s), self.image(float(time_s)))
 
@@ -182,7 +183,7 @@ class Film:
         line, middle = self.drive.route.lane, self.drive.route.centre
         for k, car in enumerate(self.drive.traffic):
             if car.oncoming:
-                at = car.start_m * 3.0 - car.speed_m_s * time_s
+                at = car.start_m - car.speed_m_s * time_s
             else:
                 at = own + car.start_m + 4.0 * np.sin(0.3 * time_s)
             if not 0 < at < (len(line) - 2) * STEP_M or (car.oncoming and at < own - 12.0):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from x2localizer.town.boxes import BUILDING, CABIN, CAR, FENCE, HEDGE
+from x2localizer.town.boxes import BUILDING, CABIN, CAR, FENCE, HEDGE, WINDOW_STYLES
 from x2localizer.town.columns import BOX
 from x2localizer.town.compiled import inlined
 from x2localizer.town.ground import dash_cover, line_cover
@@ -38,9 +38,9 @@ def _building(
         return r * 0.78, g * 0.78, b * 0.78, 0.0
     if z < 0.5 and bottom == 0.0:  # plinth
         return r * 0.7, g * 0.7, b * 0.7, 0.0
-    shop = style >= 4 and level == 0 and bottom == 0.0
-    left, right = _OPENINGS[style % 4, LEFT], _OPENINGS[style % 4, RIGHT]
-    low, high = _OPENINGS[style % 4, BOTTOM], _OPENINGS[style % 4, TOP]
+    shop = style >= WINDOW_STYLES and level == 0 and bottom == 0.0
+    left, right = _OPENINGS[style % WINDOW_STYLES, LEFT], _OPENINGS[style % WINDOW_STYLES, RIGHT]
+    low, high = _OPENINGS[style % WINDOW_STYLES, BOTTOM], _OPENINGS[style % WINDOW_STYLES, TOP]
     if shop:
         if q > 0.78:
             tint = hash01(int(s / 7.0), seed, 3)

@@ -12,6 +12,8 @@ from x2localizer.town.boxes import (
     HEDGE,
     LOT,
     POOL,
+    SEEDS,
+    WINDOW_STYLES,
     Finish,
     Footprint,
     box_row,
@@ -28,9 +30,6 @@ from x2localizer.town.plan import Plan
 from x2localizer.town.roads import Road
 from x2localizer.town.trees import scatter_trees, street_trees
 from x2localizer.types import Floats
-
-SEEDS = 1 << 20
-"""Seeds of boxes and trees are below this: float32 holds them exactly."""
 
 
 def place_lots(plan: Plan, layers: Layers) -> tuple[Float32, Float32]:
@@ -150,9 +149,9 @@ def _building(rng: np.random.Generator, inventory: Inventory, district: District
     wall, roof = _pick(rng, district.walls), _pick(rng, district.roofs if pitched else district.flats)
     ground = ground.lengthwise()  # the ridge runs along the longer side
     ridge = eaves + ground.half_width * float(rng.uniform(0.55, 0.85)) if pitched else eaves
-    bay, style = float(rng.uniform(2.4, 3.8)), int(rng.integers(0, 4))
+    bay, style = float(rng.uniform(2.4, 3.8)), int(rng.integers(0, WINDOW_STYLES))
     if kind.name in ("downtown", "midrise") and rng.uniform() < 0.6:
-        style += 4  # shops on the ground floor
+        style += WINDOW_STYLES  # shops on the ground floor
     finish = Finish(wall, roof, storey, bay, style, int(rng.integers(SEEDS)))
     if kind.name == "downtown" and storeys > 7 and rng.uniform() < 0.5:
         podium = 2 * storey

@@ -69,12 +69,12 @@ class Bounds:
         x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
         return np.asarray((x > self.west) & (x < self.east) & (y > self.north) & (y < self.south))
 
-    def enclose(self, points: Floats) -> bool:
+    def encloses(self, points: Floats) -> bool:
         """Whether all points (k, 2) lie inside."""
         x, y = points.T
         return bool(x.min() > self.west and x.max() < self.east and y.min() > self.north and y.max() < self.south)
 
-    def overlap(self, points: Floats) -> bool:
+    def overlaps(self, points: Floats) -> bool:
         """Whether the smallest bounds around points (k, 2) overlap these."""
         x, y = points.T
         return bool(x.min() <= self.east and y.min() <= self.south and x.max() >= self.west and y.max() >= self.north)

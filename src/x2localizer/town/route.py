@@ -38,7 +38,7 @@ def draw_route(rng: np.random.Generator, plan: Plan, bounds: Bounds, length_m: f
 
     The longest of several attempts; None if not even ``least_m`` can be driven there.
     """
-    allowed = [i for i, road in enumerate(plan.roads) if bounds.enclose(road.points)]
+    allowed = [i for i, road in enumerate(plan.roads) if bounds.encloses(road.points)]
     if not allowed:
         allowed = [i for i, road in enumerate(plan.roads) if bounds.contains(*road.points.T).mean() > 0.4]
     best: Route | None = None
@@ -167,8 +167,8 @@ def _clip(route: Route, bounds: Bounds, length_m: float, rng: np.random.Generato
     return Route(route.lane[start:end], route.centre[start:end], route.limit[start:end], stops[keep])
 
 
-def drive_times(rng: np.random.Generator, route: Route, stretch_s: float) -> tuple[Floats, Floats]:
-    """Times (seconds) and distances (metres) of a car along a route, for at least ``stretch_s`` seconds.
+def drive_times(rng: np.random.Generator, route: Route, duration_s: float) -> tuple[Floats, Floats]:
+    """Times (seconds) and distances (metres) of a car along a route, for at least ``duration_s`` seconds.
 
     The car brakes before bends and stop lines and waits at some of the latter. If the route is too short, it drives
     more slowly, down to 5 m/s, and then waits at the end, as at a red light.
@@ -177,8 +177,8 @@ def drive_times(rng: np.random.Generator, route: Route, stretch_s: float) -> tup
     bend = np.abs(_smooth(np.gradient(heading)[:, None] / STEP_M, 9)[:, 0])
     speed = np.clip(np.sqrt(2.2 / np.maximum(bend, 1e-4)), 5.0, route.limit)
     ideal = float((STEP_M / speed).sum())
-    if ideal < stretch_s:
-        speed = np.maximum(speed * ideal / stretch_s, 5.0)
+    if ideal < duration_s:
+        speed = np.maximum(speed * ideal / duration_s, 5.0)
     dwell = np.zeros(len(speed))
     for stop in route.stops:
         if rng.uniform() < 0.5:
@@ -195,6 +195,6 @@ def drive_times(rng: np.random.Generator, route: Route, stretch_s: float) -> tup
     halted = np.flatnonzero(dwell[:-1])
     times = np.insert(times, halted + 1, times[halted] + dwell[halted])
     distances = np.insert(distances, halted + 1, distances[halted])
-    if times[-1] < stretch_s:
-        times, distances = np.append(times, stretch_s + 1.0), np.append(distances, distances[-1])
+    if times[-1] < duration_s:
+        times, distances = np.append(times, duration_s + 1.0), np.append(distances, distances[-1])
     return np.asarray(times, np.float64), np.asarray(distances, np.float64)

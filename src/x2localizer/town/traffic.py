@@ -48,7 +48,7 @@ def parked_cars(rng: np.random.Generator, plan: Plan, boxes: Float32, bounds: Bo
     rows: list[tuple[float, ...]] = []
     for road in plan.roads:
         busy = share * float(rng.uniform(0.2, 1.8))
-        if road.bridge or not bounds.overlap(road.points):
+        if road.bridge or not bounds.overlaps(road.points):
             continue
         for side in (-1.0, 1.0):
             at = np.arange(16.0, road.length_m - 16.0, 6.2)

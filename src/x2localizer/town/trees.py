@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from x2localizer.town.boxes import SEEDS
 from x2localizer.town.columns import X, Y
 from x2localizer.town.districts import CONE, POLE, POPLAR, ROUND, WATER, District
 from x2localizer.town.inventory import Inventory
@@ -29,7 +30,7 @@ def _add_tree(
         trunk=0.16 + 0.06 * scale,
         shape=shape,
         leaf=(r, g, b),
-        seed=int(rng.integers(1 << 20)),
+        seed=int(rng.integers(SEEDS)),
     )
 
 
@@ -52,7 +53,7 @@ def street_trees(rng: np.random.Generator, plan: Plan, layers: Layers, inventory
         for point, tangent in zip(*along_line(road.points, lamps), strict=True):
             x, y = point + np.array([-tangent[Y], tangent[X]]) * side * (road.half_width + 0.5)
             if side > 0 or road.arterial:
-                _add_lamp_post(inventory, x, y, int(rng.integers(1 << 20)))
+                _add_lamp_post(inventory, x, y, int(rng.integers(SEEDS)))
 
 
 def _add_lamp_post(inventory: Inventory, x: float, y: float, seed: int) -> None:
