@@ -110,8 +110,12 @@ class BackboneSettings(Settings):
 
 
 class ModelSettings(Settings):
-    """The two towers and their adapters."""
+    """The two towers: their family, the sizes they work with, and the settings of the family."""
 
+    family: str = "deit"
+    """The kind of network, one of those in learn/families. deit: a distilled vision transformer with GeoAdapters."""
+    options: dict[str, bool | int | float | str] = {}
+    """Settings of the family; deit has none but ``backbone`` and the adapters below, which other families ignore."""
     backbone: BackboneSettings = BackboneSettings()
     frame_height: int = Field(64, ge=16)
     frame_width: int = Field(128, ge=16)
@@ -161,6 +165,8 @@ class StageSettings(Settings):
     towns_per_batch: int = Field(4, ge=1)
     """A batch is drawn from few areas, so that its negatives are hard."""
     augment: bool = True
+    """Stages 1 and 2: turn and mirror the ground, and change the light of both views. Stage 3: change the light of the
+    frames only. Its regions are encoded once, so they cannot turn, and mirrored frames would not match them."""
     shift_tiles: bool = True
     """Stage 1: cut tiles off the camera, as far as the data set's tile_margin_px goes, where ``augment`` is on."""
     evaluate_every: int = Field(500, ge=1)

@@ -120,12 +120,12 @@ def test_best_tile_similarity_is_the_mean_over_frames() -> None:
 
 
 def test_tokens_that_stayed_cost_nothing_and_opposite_ones_two() -> None:
-    phi = _tokens(30, B, K, D).requires_grad_()
-    tokens = phi.detach().clone().requires_grad_()
-    assert float(keep_loss(tokens, phi).detach()) == pytest.approx(0.0, abs=1e-12)
-    assert float(keep_loss(-tokens, phi).detach()) == pytest.approx(2.0)
-    keep_loss(tokens, phi).backward()  # type: ignore[no-untyped-call]
-    assert phi.grad is None, "stage 1 is not pulled"
+    codes = _tokens(30, B, K, D).requires_grad_()
+    tokens = codes.detach().clone().requires_grad_()
+    assert float(keep_loss(tokens, codes).detach()) == pytest.approx(0.0, abs=1e-12)
+    assert float(keep_loss(-tokens, codes).detach()) == pytest.approx(2.0)
+    keep_loss(tokens, codes).backward()  # type: ignore[no-untyped-call]
+    assert codes.grad is None, "stage 1 is not pulled"
     assert tokens.grad is not None
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from x2localizer.config import StageSettings
+from x2localizer.config import BackboneSettings, ModelSettings, StageSettings
+from x2localizer.learn.model import Model
 from x2localizer.learn.optimizer import MuonAdamW, build_optimizer, orthogonal
 
 
@@ -38,10 +39,15 @@ def test_what_is_no_matrix_of_a_block_moves_as_with_adamw() -> None:
 
 
 def test_only_matrices_of_blocks_and_adapters_go_to_muon() -> None:
-    model = nn.ModuleDict({"a": nn.ModuleDict({"blocks": nn.ModuleList([nn.Linear(4, 4)]), "head": nn.Linear(4, 2)})})
+    model = Model(ModelSettings(backbone=BackboneSettings(width=12, depth=1, heads=2), dim=8))
     optimizer = build_optimizer(model, StageSettings(optimizer="muon"))
-    by_kind = {group["muon"]: [tuple(p.shape) for p in group["params"]] for group in optimizer.param_groups}
-    assert by_kind == {True: [(4, 4)], False: [(4,), (2, 4), (2,)]}
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    by_kind = {group["muon"]: [names[id(p)] for p in group["params"]] for group in optimizer.param_groups}
+    matrices = ("attn.qkv.weight", "attn.proj.weight", "mlp.fc1.weight", "mlp.fc2.weight")
+    adapter = [f"adapters.0.{layer}.weight" for layer in ("D_fc1", "D_fc2")]
+    inner = [*(f"backbone.blocks.0.{name}" for name in matrices), *adapter]
+    assert by_kind[True] == [f"{tower}.{name}" for tower in ("ground", "aerial") for name in inner]
+    assert len(by_kind[True]) + len(by_kind[False]) == len(names)
     assert isinstance(build_optimizer(model, StageSettings()), torch.optim.AdamW)
 
 

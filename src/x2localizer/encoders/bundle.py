@@ -3,10 +3,11 @@
     bundle.json     what it is: sizes, config, training, fingerprint
     frame.onnx      tile.onnx      pictures -> image codes
     prefix.onnx     region.onnx    sets of pictures -> set codes: one for each set, and one per picture
-    weights.bin     the numbers of all four graphs, each once
+    weights.bin     the numbers of all graphs, each once
     README.md       the model card, if it has one
 
-Pictures go in as RGB bytes of the bundle's size; scaling to the towers' input is part of the graphs.
+A bundle has the graphs of the parts that its family of networks can do; most families can do all four. Pictures go in
+as RGB bytes of the bundle's size; scaling to the towers' input is part of the graphs.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from typing import Any
 
 import numpy as np
 import onnxruntime as ort
+from pydantic import TypeAdapter
 
 from x2localizer.config import ModelSettings, validate
-from x2localizer.encoders.protocol import PARTS, EncoderSpec, Part, SetCodes
+from x2localizer.encoders.protocol import PARTS, Capabilities, EncoderSpec, Part, SetCodes
 from x2localizer.errors import BundleError
 from x2localizer.types import Codes, Images
 
@@ -46,12 +48,14 @@ class Bundle:
     """How many numbers were trained; None for bundles that do not say."""
     tau_f: float = 0.01
     """The temperature of s_f that it was trained with."""
+    capabilities: Capabilities = field(default_factory=Capabilities)
+    """What the network can do."""
     _sessions: dict[str, ort.InferenceSession] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def spec(self) -> EncoderSpec:
         """Sizes and abilities."""
-        return spec_of(self.model)
+        return spec_of(self.model, self.capabilities)
 
     def weights_of(self, part: Part) -> str:
         """A name for exactly the weights of one encoder."""
@@ -68,26 +72,31 @@ class Bundle:
         return self._run("tile", images)[0]
 
     def encode_prefixes(self, images: Images) -> SetCodes:
-        """Set codes of prefixes of 1 to 8 frames: (b, s, h, w, 3)."""
+        """Set codes of prefixes of one length: (b, s, h, w, 3)."""
         self._insist(images, 5, self.spec.frame_height, self.spec.frame_width)
-        if not 1 <= images.shape[1] <= self.spec.frames:
-            raise ValueError(f"a prefix has 1 to {self.spec.frames} frames, not {images.shape[1]}")
-        whole, tokens = self._run("prefix", images)
-        return SetCodes(whole, tokens)
+        if not self.spec.accepts_prefix(images.shape[1]):
+            raise ValueError(
+                f"a prefix has {self.spec.shortest_prefix} to {self.spec.frames} frames, not {images.shape[1]}"
+            )
+        return _set_codes(self._run("prefix", images))
 
     def encode_regions(self, images: Images) -> SetCodes:
         """Set codes of regions, tiles row by row: (b, n n, t, t, 3)."""
         self._insist(images, 5, self.spec.tile_px, self.spec.tile_px)
         if not 1 <= images.shape[1] <= self.spec.region_tiles**2:
             raise ValueError(f"a region has up to {self.spec.region_tiles**2} tiles, not {images.shape[1]}")
-        whole, tokens = self._run("region", images)
-        return SetCodes(whole, tokens)
+        return _set_codes(self._run("region", images))
 
     def _insist(self, images: Images, axes: int, height: int, width: int) -> None:
         if images.dtype != np.uint8 or images.ndim != axes or images.shape[-3:] != (height, width, 3):
             raise ValueError(f"expected RGB bytes of {height} x {width}, got {images.dtype} {images.shape}")
 
-    def _run(self, graph: str, images: Images) -> list[Codes]:
+    def _run(self, graph: Part, images: Images) -> list[Codes]:
+        if graph not in self.spec.parts:
+            raise BundleError(
+                f"The bundle {self.root} has no graph '{graph}': the family '{self.model.family}' does without it.",
+                "Use a bundle of another family.",
+            )
         if graph not in self._sessions:
             self._sessions[graph] = self._session(graph)
         out: list[Codes] = self._sessions[graph].run(None, {"images": np.ascontiguousarray(images)})
@@ -105,10 +114,15 @@ class Bundle:
             ) from problem
 
 
-def files_fingerprint(root: Path) -> str:
+def _set_codes(outputs: list[Codes]) -> SetCodes:
+    whole, *tokens = outputs
+    return SetCodes(whole, tokens[0] if tokens else np.zeros((len(whole), 0, whole.shape[1]), np.float32))
+
+
+def files_fingerprint(root: Path, parts: tuple[Part, ...] = PARTS) -> str:
     """A short name for exactly these graphs and weights."""
     digest = hashlib.sha256()
-    for name in (*(f"{graph}.onnx" for graph in PARTS), "weights.bin"):
+    for name in (*(f"{graph}.onnx" for graph in PARTS if graph in parts), "weights.bin"):
         digest.update(name.encode() + b"\0" + (root / name).read_bytes())
     return digest.hexdigest()[:16]
 
@@ -131,21 +145,23 @@ def open_bundle(root: str | Path, *, threads: int = 0, verify: bool = True) -> B
         manifest = json.loads(path.read_text(encoding="utf-8"))
         version, fingerprint, training = manifest["format"], manifest["fingerprint"], manifest["training"]
         parameters, objective = manifest.get("parameters"), manifest.get("config", {}).get("objective", {})
+        capabilities = TypeAdapter(Capabilities).validate_python(manifest.get("capabilities", {}))
     except (OSError, ValueError, KeyError, TypeError) as problem:
         raise BundleError(f"{path} is damaged.", "Export the bundle again.") from problem
     if version != FORMAT:
         raise BundleError(f"{root} has format {version}, this version reads {FORMAT}.", "Export the bundle again.")
     try:
-        if verify and files_fingerprint(root) != fingerprint:
+        if verify and files_fingerprint(root, capabilities.parts) != fingerprint:
             raise BundleError(f"{root} is damaged: its files do not match its fingerprint.", "Export it again.")
     except OSError as problem:
         raise BundleError(f"{root} is not whole: {problem.filename} is missing.", "Export it again.") from problem
     model, tau_f = validate(ModelSettings, manifest["model"]), float(objective.get("tau_f", 0.01))
-    return Bundle(root, model, training, fingerprint, threads, parameters, tau_f)
+    return Bundle(root, model, training, fingerprint, threads, parameters, tau_f, capabilities)
 
 
-def spec_of(model: ModelSettings) -> EncoderSpec:
-    """What a network of these settings can do."""
+def spec_of(model: ModelSettings, capabilities: Capabilities) -> EncoderSpec:
+    """The sizes of a model, and what its family can do."""
     return EncoderSpec(
-        model.frame_height, model.frame_width, model.tile_px, model.dim, model.frames, model.region_tiles
-    )
+        model.frame_height, model.frame_width, model.tile_px, model.dim, model.frames, model.region_tiles,
+        capabilities.parts, capabilities.shortest_prefix, capabilities.tokens,
+    )  # fmt: skip

@@ -23,11 +23,20 @@ class SetCodes:
     """Codes of b sets of s pictures, all of length 1.
 
     whole: one code for each set, (b, d).
-    tokens: one code for each picture, seen among the others of its set, (b, s, d).
+    tokens: one code for each picture, seen among the others of its set, (b, s, d); (b, 0, d) if the encoder has none.
     """
 
     whole: Codes
     tokens: Codes
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a family of networks can do, whatever its sizes; the fields are those of :class:`EncoderSpec`."""
+
+    parts: tuple[Part, ...] = PARTS
+    shortest_prefix: int = 1
+    tokens: bool = True
 
 
 @dataclass(frozen=True, slots=True)

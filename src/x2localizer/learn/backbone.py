@@ -6,15 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import timm
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from timm.layers.pos_embed import resample_abs_pos_embed
 from timm.models.deit import VisionTransformerDistilled
 from torch import Tensor, nn
 
 from x2localizer.config import BackboneSettings
 from x2localizer.errors import CheckpointError
+from x2localizer.learn.tensor_files import read_tensors
 
 
 class ConvStem(nn.Module):
@@ -62,8 +60,13 @@ class PlainStem(nn.Module):
         return out
 
 
-def build_backbone(settings: BackboneSettings, size: tuple[int, int], dim: int) -> VisionTransformerDistilled:
-    """A distilled ViT for images of (height, width) with heads of ``dim`` outputs, and pretrained weights if asked."""
+def build_backbone(
+    settings: BackboneSettings, size: tuple[int, int], dim: int, *, pretrained: bool = True
+) -> VisionTransformerDistilled:
+    """A distilled ViT for images of (height, width) with heads of ``dim`` outputs.
+
+    ``pretrained=False`` ignores ``settings.weights``, for a model whose weights are all loaded next.
+    """
     sizes = {"patch": settings.patch, "width": settings.width, "depth": settings.depth, "heads": settings.heads}
     if settings.name is not None:
         reference: Any = timm.create_model(settings.name, pretrained=False)
@@ -81,7 +84,7 @@ def build_backbone(settings: BackboneSettings, size: tuple[int, int], dim: int) 
     )  # fmt: skip
     if settings.name is None:
         _widen(model)
-    if settings.weights is not None:
+    if pretrained and settings.weights is not None:
         load_pretrained(model, _read_weights(settings))
     return model
 
@@ -114,29 +117,6 @@ def _read_weights(settings: BackboneSettings) -> dict[str, Tensor]:
                 "Check the network, or download them and set backbone.weights to the file.",
             ) from problem
     return read_tensors(Path(settings.weights or ""))
-
-
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors or a PyTorch file; a file that wants to run code is refused."""
-    if not path.is_file():
-        raise CheckpointError(f"There is no weights file {path}.", "Check the path.")
-    try:
-        if path.suffix == ".safetensors":
-            return load_file(path)
-        loaded = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, ValueError, EOFError, SafetensorError) as problem:
-        raise CheckpointError(f"{path} is damaged or no weights file.", "Download it again.") from problem
-    except Exception as problem:  # torch raises pickle's errors for anything but tensors
-        raise CheckpointError(
-            f"{path} holds more than tensors and was not opened: it could run code.",
-            "Convert it to safetensors where you trust it.",
-        ) from problem
-    for inner in ("state_dict", "model_state_dict", "model"):
-        if isinstance(loaded, dict) and isinstance(loaded.get(inner), dict):
-            loaded = loaded[inner]
-    if not isinstance(loaded, dict) or not all(isinstance(value, Tensor) for value in loaded.values()):
-        raise CheckpointError(f"{path} holds no table of tensors.", "Save the model's state_dict.")
-    return loaded
 
 
 def load_pretrained(model: Any, tensors: dict[str, Tensor]) -> None:

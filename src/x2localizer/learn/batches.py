@@ -42,31 +42,56 @@ def _channels_first(images: npt.NDArray[np.uint8]) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class PairBatch:
-    """Frames (b, 3, h, w), the tiles around them (b, 3, t, t), and where those lie, in tiles (b, 2)."""
+    """Single frames with the tiles around them, for stage 1.
+
+    frames: (b, 3, h, w).
+    tiles: (b, 3, t, t).
+    places: where each frame was taken, as column and row of the tile grid with fractions, (b, 2).
+    """
 
     frames: Tensor
     tiles: Tensor
     places: Tensor
 
     def to(self, device: torch.device) -> PairBatch:
-        """On a device."""
+        """The same on a device."""
         return PairBatch(self.frames.to(device), self.tiles.to(device), self.places.to(device))
 
 
 @dataclass(frozen=True, slots=True)
-class VideoBatch:
-    """Videos (b, 8, 3, h, w), their regions' tiles (b, 49, 3, t, t) or None, their rows in the split (b,), and the
-    north-west tiles of their regions (b, 2)."""
+class RegionBatch:
+    """Full videos with their regions, for stage 2.
+
+    frames: keyframes of each video, (b, 8, 3, h, w).
+    tiles: tiles of its region, row by row, (b, 49, 3, t, t).
+    places: the north-west tile of its region, column and row, (b, 2).
+    """
 
     frames: Tensor
-    tiles: Tensor | None
+    tiles: Tensor
+    places: Tensor
+
+    def to(self, device: torch.device) -> RegionBatch:
+        """The same on a device."""
+        return RegionBatch(self.frames.to(device), self.tiles.to(device), self.places.to(device))
+
+
+@dataclass(frozen=True, slots=True)
+class VideoBatch:
+    """Full videos whose regions are encoded already, for stage 3.
+
+    frames: keyframes of each video, (b, 8, 3, h, w).
+    videos: its row in the split, (b,).
+    places: the north-west tile of its region, column and row, (b, 2).
+    """
+
+    frames: Tensor
     videos: Tensor
     places: Tensor
 
     def to(self, device: torch.device) -> VideoBatch:
-        """On a device."""
-        tiles = None if self.tiles is None else self.tiles.to(device)
-        return VideoBatch(self.frames.to(device), tiles, self.videos.to(device), self.places.to(device))
+        """The same on a device."""
+        return VideoBatch(self.frames.to(device), self.videos.to(device), self.places.to(device))
 
 
 def rng_for(seed: int, stage: str, step: int, rank: int = 0) -> np.random.Generator:
@@ -192,13 +217,18 @@ class Videos:
         pool = np.concatenate([self.areas[names[i]] for i in chosen])
         return np.asarray(rng.choice(pool, min(stage.batch, len(pool)), replace=False), np.int64)
 
-    def video_batch(self, rng: np.random.Generator, stage: StageSettings, *, with_tiles: bool = True) -> VideoBatch:
-        """Full videos and their regions. Augmented: the town turned by quarter turns, mirrored, in other light."""
-        videos = self.draw(rng, stage)
-        frames = np.stack([self.frames(int(v), self.model.frames) for v in videos])
-        places = torch.from_numpy(self.corner[self.region_of[videos], :2])
-        if not with_tiles:
-            return VideoBatch(to_input(frames), None, torch.from_numpy(videos), places)
+    def video_batch(self, rng: np.random.Generator, stage: StageSettings) -> VideoBatch:
+        """Full videos. Augmented: in other light; their regions are encoded once, so nothing is turned or mirrored."""
+        videos, frames, places = self._videos(rng, stage)
+        light = relight if stage.augment else as_is
+        return VideoBatch(light(rng, frames), torch.from_numpy(videos), places)
+
+    def region_batch(self, rng: np.random.Generator, stage: StageSettings) -> RegionBatch:
+        """Full videos with their regions.
+
+        Augmented: the region turned by quarter turns, video and region mirrored together, both in other light.
+        """
+        videos, frames, places = self._videos(rng, stage)
         regions = [self._region_picture(int(self.region_of[v])) for v in videos]
         if stage.augment:
             regions = [np.rot90(region, int(rng.integers(4))) for region in regions]
@@ -206,7 +236,15 @@ class Videos:
                 frames[i], regions[i] = frames[i, :, :, ::-1], regions[i][:, ::-1]
         tiles = np.stack([cut_tiles(region, self.model.region_tiles) for region in regions])
         light = relight if stage.augment else as_is
-        return VideoBatch(light(rng, frames), light(rng, tiles), torch.from_numpy(videos), places)
+        return RegionBatch(light(rng, frames), light(rng, tiles), places)
+
+    def _videos(
+        self, rng: np.random.Generator, stage: StageSettings
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], Tensor]:
+        """The rows of drawn videos, their keyframes, and the north-west tiles of their regions."""
+        videos = self.draw(rng, stage)
+        frames = np.stack([self.frames(int(v), self.model.frames) for v in videos])
+        return videos, frames, torch.from_numpy(self.corner[self.region_of[videos], :2])
 
     def pair_batch(self, rng: np.random.Generator, stage: StageSettings) -> PairBatch:
         """Frames of any second with the tile around them, one from each of many videos."""

@@ -19,7 +19,7 @@ from torch import Tensor
 from x2localizer.config import TrainSettings, validate
 from x2localizer.errors import CheckpointError
 from x2localizer.files import atomic_path
-from x2localizer.learn.model import Model, is_adapter
+from x2localizer.learn.model import Model
 
 FORMAT = "x2localizer-checkpoint-1"
 
@@ -113,12 +113,24 @@ def load_weights(model: Model, tensors: dict[str, Tensor]) -> None:
     model.load_state_dict(tensors)
 
 
+def restore(checkpoint: Checkpoint) -> Model:
+    """The model of a checkpoint, ready to encode."""
+    model = Model(checkpoint.settings.model, pretrained=False)
+    load_weights(model, checkpoint.tensors)
+    return model.eval()
+
+
 def load_start(model: Model, found: Checkpoint) -> None:
     """Start from another run's weights; stage 1 has not trained its adapters, so a model may have none, or new ones."""
+    if found.settings.model.family != model.settings.family:
+        raise CheckpointError(
+            f"The checkpoint is of the family '{found.settings.model.family}', not '{model.settings.family}'.",
+            "Set model.family to that of the checkpoint, or start from another one.",
+        )
     tensors = found.tensors
     if found.state["stage"] == "image":
-        own = {name: tensor for name, tensor in model.state_dict().items() if is_adapter(name)}
-        tensors = {name: tensor for name, tensor in tensors.items() if not is_adapter(name)} | own
+        own = {name: tensor for name, tensor in model.state_dict().items() if model.is_adapter(name)}
+        tensors = {name: tensor for name, tensor in tensors.items() if not model.is_adapter(name)} | own
     load_weights(model, tensors)
 
 

@@ -8,9 +8,9 @@ import torch
 from x2localizer.config import ModelSettings
 from x2localizer.encoders import EncoderSpec, Part, SetCodes
 from x2localizer.encoders.bundle import spec_of
+from x2localizer.encoders.protocol import IMAGE_PARTS
 from x2localizer.learn.batches import to_input
-from x2localizer.learn.checkpoint import Checkpoint, fingerprint_of, load_weights
-from x2localizer.learn.model import Model, is_adapter
+from x2localizer.learn.checkpoint import Checkpoint, fingerprint_of, restore
 from x2localizer.learn.towers import SetEmbedding
 from x2localizer.types import Codes, Images
 
@@ -20,50 +20,48 @@ class CheckpointEncoder:
 
     def __init__(self, found: Checkpoint, *, adapt: bool = True) -> None:
         self.model: ModelSettings = found.settings.model
-        self.spec: EncoderSpec = spec_of(found.settings.model)
         self.fingerprint, self.threads = found.fingerprint, 0
         self.tau_f = found.settings.objective.tau_f
         self._tensors = found.tensors
-        self._adapt = adapt and found.settings.model.adapters
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self._towers = Model(found.settings.model).eval()
-        load_weights(self._towers, found.tensors)
-        self._towers.to(self._device)
-        used = [p for name, p in self._towers.named_parameters() if self._adapt or not is_adapter(name)]
+        self._towers = restore(found).to(self._device)
+        self._adapt = adapt and self._towers.family.has_adapters(found.settings.model)
+        self.spec: EncoderSpec = spec_of(found.settings.model, self._towers.capabilities)
+        used = [p for name, p in self._towers.named_parameters() if self._adapt or not self._towers.is_adapter(name)]
         self.parameters = sum(parameter.numel() for parameter in used)
 
     def weights_of(self, part: Part) -> str:
-        """A name for the weights of one function: a tower, with its adapters for prefixes and regions."""
-        tower, adapted = ("ground." if part in ("frame", "prefix") else "aerial."), part in ("prefix", "region")
+        """A name for the weights of one part: a tower, with its adapters for prefixes and regions."""
+        view, sets = ("ground" if part in ("frame", "prefix") else "aerial"), part not in IMAGE_PARTS
+        tower = self._towers.ground if view == "ground" else self._towers.aerial
         used = {
             name: tensor for name, tensor in self._tensors.items()
-            if name.startswith(tower) and (adapted or not is_adapter(name))
+            if name.startswith(f"{view}.") and (sets or not self._towers.is_adapter(name))
         }  # fmt: skip
-        skip = "-skip" if adapted and self.model.adapter_skip else ""  # the same numbers, used in another way
-        return fingerprint_of(used) + skip + ("-phi" if adapted and not self._adapt else "")
+        return fingerprint_of(used) + tower.variant(sets=sets) + ("-phi" if sets and not self._adapt else "")
 
     def _input(self, images: Images) -> torch.Tensor:
         return to_input(images).to(self._device)
 
     @torch.no_grad()
     def encode_frames(self, images: Images) -> Codes:
-        """phi of street frames: (n, h, w, 3) -> (n, d)."""
+        """Image codes of street frames: (n, h, w, 3) -> (n, d)."""
         return _numpy(self._towers.ground(self._input(images)))
 
     @torch.no_grad()
     def encode_tiles(self, images: Images) -> Codes:
-        """phi of aerial tiles: (n, t, t, 3) -> (n, d)."""
+        """Image codes of aerial tiles: (n, t, t, 3) -> (n, d)."""
         return _numpy(self._towers.aerial(self._input(images)))
 
     @torch.no_grad()
     def encode_prefixes(self, images: Images) -> SetCodes:
-        """Phi of prefixes of one length: (b, s, h, w, 3)."""
+        """Set codes of prefixes of one length: (b, s, h, w, 3)."""
         budget = images.shape[1]
         return _set_code(self._towers.prefixes(self._input(images), [budget], adapt=self._adapt)[budget])
 
     @torch.no_grad()
     def encode_regions(self, images: Images) -> SetCodes:
-        """Phi of regions, tiles row by row: (b, n n, t, t, 3)."""
+        """Set codes of regions, tiles row by row: (b, n n, t, t, 3)."""
         return _set_code(self._towers.regions(self._input(images), adapt=self._adapt))
 
 

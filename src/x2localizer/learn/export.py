@@ -1,4 +1,4 @@
-"""From a checkpoint to a bundle: four ONNX graphs that share their numbers, checked against torch."""
+"""From a checkpoint to a bundle: ONNX graphs that share their numbers, checked against torch."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import logging
 import shutil
 import tempfile
 import warnings
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,11 @@ from torch import Tensor, nn
 from x2localizer.config import ModelSettings
 from x2localizer.datasets.dataset import open_dataset
 from x2localizer.encoders.bundle import FORMAT, Bundle, files_fingerprint, open_bundle
-from x2localizer.encoders.protocol import PARTS
+from x2localizer.encoders.protocol import IMAGE_PARTS, Part
 from x2localizer.errors import CheckpointError
 from x2localizer.files import write_text
 from x2localizer.learn.batches import MEAN, STD, Videos
-from x2localizer.learn.checkpoint import Checkpoint, load_weights
+from x2localizer.learn.checkpoint import Checkpoint, restore
 from x2localizer.learn.model import Model
 from x2localizer.learn.towers import Tower
 
@@ -62,15 +63,15 @@ class _SetGraph(nn.Module):
         super().__init__()
         self.pictures, self.tower = _Pictures(), tower
 
-    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        out = self.tower.embed_even(self.pictures(images))
-        return out.whole, out.tokens
+    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
+        out = self.tower.embed_sets(self.pictures(images))
+        return (out.whole, out.tokens) if self.tower.capabilities.tokens else (out.whole,)
 
 
-def graph_of(model: Model, name: str) -> nn.Module:
+def graph_of(model: Model, name: Part) -> nn.Module:
     """The torch twin of a graph."""
     tower = model.ground if name in ("frame", "prefix") else model.aerial
-    return (_ImageGraph(tower) if name in ("frame", "tile") else _SetGraph(tower)).eval()
+    return (_ImageGraph(tower) if name in IMAGE_PARTS else _SetGraph(tower)).eval()
 
 
 def pictures_for(settings: ModelSettings, data: Path) -> dict[str, npt.NDArray[np.uint8]]:
@@ -94,25 +95,25 @@ def export_bundle(
 
     Gives the bundle and each graph's largest difference from torch, on the pictures or on noise.
     """
-    model = Model(checkpoint.settings.model)
-    load_weights(model, checkpoint.tensors)
-    model.eval()
+    model = restore(checkpoint)
     out.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=f".{out.name}-writing-", dir=out.parent))
     try:
         shared = bytearray()
         places: dict[bytes, int] = {}
-        for name in PARTS:
+        for name in model.capabilities.parts:
             _write_graph(_to_onnx(model, name), work / f"{name}.onnx", shared, places)
         (work / "weights.bin").write_bytes(bytes(shared))
-        told = {
+        manifest = {
             "format": FORMAT,
             "model": checkpoint.settings.model.model_dump(mode="json"),
+            "capabilities": asdict(model.capabilities),
+            "parameters": sum(parameter.numel() for parameter in model.parameters()),
             "config": checkpoint.settings.model_dump(mode="json"),
             "training": {"checkpoint": checkpoint.fingerprint, **checkpoint.state},
-            "fingerprint": files_fingerprint(work),
+            "fingerprint": files_fingerprint(work, model.capabilities.parts),
         }
-        write_text(work / "bundle.json", json.dumps(told, indent=2) + "\n")
+        write_text(work / "bundle.json", json.dumps(manifest, indent=2) + "\n")
         if card is not None:
             shutil.copyfile(card, work / "README.md")
         differences = check_bundle(open_bundle(work), model, pictures)
@@ -125,30 +126,46 @@ def export_bundle(
     return open_bundle(out), differences
 
 
-def _example(model: Model, name: str, b: int, s: int, seed: int = 0) -> Tensor:
+def _lengths(model: Model, name: Part) -> tuple[int, int]:
+    """Pictures in the shortest and the longest set."""
+    if name == "prefix":
+        return model.capabilities.shortest_prefix, model.settings.frames
+    return 1, model.settings.region_tiles**2
+
+
+def _example(model: Model, name: Part, b: int, s: int, seed: int = 0) -> Tensor:
+    """Noise for a graph: b pictures, or b sets of about s pictures."""
     settings = model.settings
     size = (settings.frame_height, settings.frame_width) if name in ("frame", "prefix") else (settings.tile_px,) * 2
-    lead = (b,) if name in ("frame", "tile") else (b, s)
+    least, most = _lengths(model, name)
+    lead = (b,) if name in IMAGE_PARTS else (b, max(least, min(s, most)))
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(0, 256, (*lead, *size, 3), generator=generator, dtype=torch.uint8)
 
 
-def _to_onnx(model: Model, name: str) -> onnx.ModelProto:
+def _to_onnx(model: Model, name: Part) -> onnx.ModelProto:
     """Export one graph with free batch and, for sets, free length."""
-    most = model.settings.frames if name == "prefix" else model.settings.region_tiles**2
+    least, most = _lengths(model, name)
     free: dict[int, Any] = {0: torch.export.Dim("batch", min=1, max=1 << 16)}
-    if name in ("prefix", "region"):
-        free[1] = torch.export.Dim("instances", min=1, max=most)
-    outputs = ["code"] if name in ("frame", "tile") else ["whole", "tokens"]
+    if name not in IMAGE_PARTS and least < most:
+        free[1] = torch.export.Dim("instances", min=least, max=most)
+    sets = ["whole", "tokens"] if model.capabilities.tokens else ["whole"]
+    outputs = ["code"] if name in IMAGE_PARTS else sets
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         program = torch.onnx.export(
-            graph_of(model, name), (_example(model, name, 2, min(3, most)),), dynamo=True, verbose=False,
+            graph_of(model, name), (_example(model, name, 2, 3),), dynamo=True, verbose=False,
             dynamic_shapes={"images": free}, input_names=["images"], output_names=outputs,
         )  # fmt: skip
     assert program is not None
     proto: onnx.ModelProto = program.model_proto
+    sizes = proto.graph.input[0].type.tensor_type.shape.dim
+    if any(not sizes[axis].dim_param for axis in free):
+        raise CheckpointError(
+            f"The exported graph '{name}' takes sets and batches of one size only.",
+            "In the forward pass of the family, use images.shape[0] instead of len(images).",
+        )
     return proto
 
 
@@ -183,14 +200,10 @@ def check_bundle(
         "prefix": bundle.encode_prefixes, "region": bundle.encode_regions,
     }  # fmt: skip
     differences: dict[str, float] = {}
-    for name in PARTS:
+    for name in model.capabilities.parts:
         example = torch.from_numpy(images[name]) if images else _example(model, name, 3, 4, seed=1)
         expected, found = graph_of(model, name)(example), encoders[name](example.numpy())
-        pairs = (
-            [(expected, found)]
-            if name in ("frame", "tile")
-            else [*zip(expected, (found.whole, found.tokens), strict=True)]
-        )
+        pairs = [(expected, found)] if name in IMAGE_PARTS else [*zip(expected, (found.whole, found.tokens))]  # noqa: B905
         differences[name] = max(float(np.abs(e.numpy() - f).max()) for e, f in pairs)
         if not differences[name] <= TOLERANCE:
             raise CheckpointError(

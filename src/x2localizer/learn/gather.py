@@ -17,6 +17,12 @@ def rank_and_world() -> tuple[int, int]:
     return 0, 1
 
 
+def wait_for_all() -> None:
+    """Wait until every process is here."""
+    if dist.is_available() and dist.is_initialized():
+        dist.barrier()
+
+
 def gather_rows(own: Tensor) -> Tensor:
     """The rows of all processes, in the order of their numbers: (b, ...) -> (world b, ...).
 

@@ -18,7 +18,8 @@ class Adapter(nn.Module):
     """The bottleneck A and its inverse.
 
     The second layer starts at zero: then the inverse of whatever comes in is zero too, and an untrained adapter
-    changes nothing. ``skip`` adds the input to A's output, as GAReT's published weights want it.
+    changes nothing. ``skip`` adds the input to A's output, as GAReT's published weights want it. The biases of the
+    inverse are numbered in the order they are used; published weights number them the other way round.
     """
 
     def __init__(self, width: int, hidden: int, skip: bool = False) -> None:

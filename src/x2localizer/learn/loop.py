@@ -1,4 +1,4 @@
-"""One loop for all stages: steps, the best model by held-out towns, and checkpoints from which it goes on exactly."""
+"""One loop for all stages: steps, evaluation on held-out videos, and checkpoints from which a run resumes exactly."""
 
 from __future__ import annotations
 
@@ -7,27 +7,33 @@ import json
 import math
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
 from lightning_fabric import Fabric
+from lightning_fabric.strategies.ddp import DDPStrategy
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from torch.utils.tensorboard.writer import SummaryWriter
 
 from x2localizer.config import STAGES, StageSettings, TrainSettings
 from x2localizer.datasets.dataset import open_dataset
 from x2localizer.errors import CheckpointError, UserError
-from x2localizer.files import write_text
+from x2localizer.files import only_writer, write_text
 from x2localizer.learn.batches import Videos, ahead, rng_for
 from x2localizer.learn.checkpoint import load_checkpoint, load_optimizer, load_start, load_weights, save_checkpoint
+from x2localizer.learn.checks import check_clips, check_stages, stages_of
+from x2localizer.learn.frozen import freeze
 from x2localizer.learn.gather import average_gradients, rank_and_world
 from x2localizer.learn.model import Model
 from x2localizer.learn.optimizer import build_optimizer
-from x2localizer.learn.stages import Stage, freeze, full_stage, image_stage, progressive_stage
+from x2localizer.learn.stages import Batch, Stage, full_stage, image_stage, progressive_stage
 
 Report = Callable[[str, int, int, dict[str, float]], None]
+"""Called with the stage, the step, the number of steps, and either the loss or the metrics of an evaluation."""
 
 
 def quiet(stage: str, step: int, steps: int, values: dict[str, float]) -> None:
@@ -35,7 +41,7 @@ def quiet(stage: str, step: int, steps: int, values: dict[str, float]) -> None:
 
 
 def learning_rate(settings: StageSettings, step: int) -> float:
-    """Up along the warm-up, then down along a cosine to a hundredth."""
+    """The learning rate of a step: a linear warm-up, then a cosine down to a hundredth."""
     if step < settings.warmup:
         return settings.lr * (step + 1) / settings.warmup
     share = (step - settings.warmup) / max(1, settings.steps - settings.warmup)
@@ -50,62 +56,76 @@ def train(
     report: Report = quiet,
     start: Path | None = None,
 ) -> Path:
-    """Run stages one after the other, or go on with a run; gives the best checkpoint of the last stage.
+    """Run stages one after the other, or resume a run; returns the path of the last stage's best checkpoint.
 
-    Each stage starts from the best checkpoint of the one before it, the first from ``start`` if there is one: runs
-    that differ only in a later stage share the earlier ones. A stage that is done is not done again.
+    data: the folder of a dataset with the splits train and val.
+    out: the folder of the run, with one folder for each stage. Stages that are done are not run again.
+    start: a checkpoint of another run to start from. Without it, each stage starts from the best checkpoint of the
+        stage before, so that runs which differ only in a later stage can share the earlier ones.
     """
-    fabric = _launch(settings)
-    torch.manual_seed(settings.seed)
+    check_stages(settings, stages)
     source = open_dataset(data)
-    train_videos, held_out = Videos(source, "train", settings.model), Videos(source, "val", settings.model)
-    model = Model(settings.model).to(fabric.device)
-    if start is not None:
-        load_start(model, load_checkpoint(start))
-    best = None
-    for name in STAGES[: 1 + max(STAGES.index(stage) for stage in stages)]:
-        if start is not None and name not in stages:
-            continue
-        best = out / name / "best.safetensors"
-        if name not in stages or (out / name / "done.json").is_file():
+    check_clips(source, settings.model.frames, stages)
+    origin = None if start is None else load_checkpoint(start)
+    fabric = _launch(settings)
+    with only_writer(out) if fabric.is_global_zero else nullcontext():
+        torch.manual_seed(settings.seed)
+        videos = Videos(source, "train", settings.model), Videos(source, "val", settings.model)
+        fresh = origin is None and not any((out / name / "last.safetensors").is_file() for name in STAGES)
+        model = Model(settings.model, pretrained=fresh).to(fabric.device)
+        if origin is not None:
+            load_start(model, origin)
+        # Frozen codes are kept next to the model that made them: runs that start from it share the work.
+        beside = out / "full" if start is None or "full" in stages else start.parent
+
+        def run(stage: Stage[Batch]) -> None:
+            run_stage(stage, model, settings, out / stage.name, report if fabric.is_global_zero else quiet, fabric)
+
+        last = max(STAGES.index(stage) for stage in stages)
+        for name in stages_of(settings):
+            if STAGES.index(name) > last or (start is not None and name not in stages):
+                continue
+            best = out / name / "best.safetensors"
+            if name in stages and not (out / name / "done.json").is_file():
+                if name == "image":
+                    run(image_stage(settings, *videos))
+                elif name == "full":
+                    run(full_stage(settings, *videos))
+                else:
+                    run(progressive_stage(settings, *videos, freeze(model, videos[0], beside)))
             load_weights(model, load_checkpoint(best).tensors)
-            continue
-        if name == "image":
-            stage = image_stage(settings, train_videos, held_out)
-        elif name == "full":
-            stage = full_stage(settings, train_videos, held_out)
-        else:
-            # Beside the model that is frozen: runs that start from it share the work.
-            beside = out / "full" if start is None or "full" in stages else start.parent
-            frozen = freeze(model, train_videos, beside)
-            stage = progressive_stage(settings, train_videos, held_out, frozen)
-        run_stage(stage, model, settings, out / name, report, fabric)
-        load_weights(model, load_checkpoint(best).tensors)
-    assert best is not None
     return best
 
 
 def _launch(settings: TrainSettings) -> Fabric:
-    """Device, precision and processes."""
+    """Fabric with the device, the precision and the processes of the settings."""
     if settings.threads:
         torch.set_num_threads(settings.threads)
+    # The others wait while the first process encodes all regions, which may take longer than the usual ten minutes.
+    strategy = DDPStrategy(timeout=timedelta(hours=6)) if settings.devices * settings.nodes > 1 else "auto"
     try:
         fabric = Fabric(
             accelerator=settings.accelerator, devices=settings.devices, num_nodes=settings.nodes,
-            strategy="ddp" if settings.devices * settings.nodes > 1 else "auto", precision=settings.precision,
+            strategy=strategy, precision=settings.precision,
         )  # fmt: skip
         fabric.launch()
     except (RuntimeError, ValueError, MisconfigurationException) as problem:
         raise UserError(
-            f"Cannot train on {settings.devices} x {settings.accelerator}: {problem}",
-            "Set accelerator=cpu and devices=1, or what this machine has.",
+            f"Cannot train on {settings.devices} devices of the kind '{settings.accelerator}': {problem}",
+            "Set accelerator and devices to what this machine has, such as accelerator=cpu and devices=1.",
         ) from problem
     return fabric
 
 
 @dataclass(slots=True)
 class _Progress:
-    """Where a stage stands; travels inside its checkpoint."""
+    """How far a stage has come; stored in its checkpoint.
+
+    step: steps done.
+    best: the best value so far of the metric that selects models.
+    stale: evaluations since then.
+    seconds: time spent on the stage, over all processes that resumed it.
+    """
 
     step: int = 0
     best: float = -1.0
@@ -114,9 +134,9 @@ class _Progress:
 
 
 def run_stage(
-    stage: Stage, model: Model, settings: TrainSettings, folder: Path, report: Report, fabric: Fabric
+    stage: Stage[Batch], model: Model, settings: TrainSettings, folder: Path, report: Report, fabric: Fabric
 ) -> None:
-    """Train one stage until its steps or its patience end. The first process alone writes."""
+    """Train one stage until its steps or its patience run out. Only the first process writes files."""
     model.set_trainable(stage.trains)
     wanted = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = build_optimizer(model, stage.settings)
@@ -170,38 +190,39 @@ def run_stage(
 
 
 def _resume(path: Path, model: Model, optimizer: torch.optim.Optimizer, settings: TrainSettings) -> _Progress:
-    """Take up a stage where its last checkpoint stands, if there is one."""
+    """Load the last checkpoint of a stage, if there is one, and return how far it had come."""
     if not path.is_file():
         return _Progress()
-    found = load_checkpoint(path)
-    if _but_length(found.settings) != _but_length(settings):
-        raise CheckpointError(f"{path.parent} was begun with another config.", "Choose a new --out, or remove it.")
-    load_weights(model, found.tensors)
-    load_optimizer(optimizer, found.optimizer)
-    state = found.state
+    checkpoint = load_checkpoint(path)
+    if _comparable(checkpoint.settings) != _comparable(settings):
+        raise CheckpointError(
+            f"{path.parent} was started with another config.", "Choose a new --out, or delete that folder."
+        )
+    load_weights(model, checkpoint.tensors)
+    load_optimizer(optimizer, checkpoint.optimizer)
+    state = checkpoint.state
     return _Progress(state["step"], state["best"], state["stale"], state["seconds"])
 
 
-def _but_length(settings: TrainSettings) -> TrainSettings:
-    """Settings without what may change while a run goes on: the length of its stages, which the rate then follows, and
-    how many processes read."""
+def _comparable(settings: TrainSettings) -> TrainSettings:
+    """Settings without those that may change when a run is resumed: how long its stages are, and how it reads."""
     same = {"steps": 1, "evaluate_every": 1, "patience": 1}
     stages = {name: getattr(settings, name).model_copy(update=same) for name in STAGES}
     return settings.model_copy(update={**stages, "workers": 1})
 
 
 def _insist_finite(stage: str, step: int, terms: dict[str, torch.Tensor], folder: Path) -> None:
-    """Stop at a loss that is no number, and say which; what was good is kept on disk."""
+    """Stop at a loss that is not finite, and name it."""
     for name, value in terms.items():
         if not torch.isfinite(value.detach()).all():
             raise UserError(
                 f"Stage {stage}: the term '{name}' is {float(value.detach())} in batch {step}.",
-                f"Lower the learning rate; the last good model is in {folder}.",
+                f"Lower the learning rate; the last good checkpoint is in {folder}.",
             )
 
 
 class _Log:
-    """Metrics for people and for TensorBoard: a CSV file and an event file that grow at each evaluation."""
+    """Metrics as a CSV file and as TensorBoard events, one row for each evaluation."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "log.csv"

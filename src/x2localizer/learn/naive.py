@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from x2localizer.learn.families.deit import PREFIX_TOKENS, DeitTower
 from x2localizer.learn.geoadapter import Adapter
-from x2localizer.learn.towers import PREFIX_TOKENS, Tower
 
 
-def naive_set(tower: Tower, images: Tensor) -> tuple[Tensor, Tensor]:
+def naive_set(tower: DeitTower, images: Tensor) -> tuple[Tensor, Tensor]:
     """One set (s, 3, H, W), written down from the paper: every token everywhere, and a mask over instances."""
     net = tower.backbone
     x = net._pos_embed(net.patch_embed(images))

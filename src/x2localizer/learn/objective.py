@@ -64,9 +64,9 @@ def best_tile_similarity(s_tok: Tensor, temperature: float) -> Tensor:
     return soft_aggregate(s_tok, temperature).mean(-1)
 
 
-def keep_loss(tokens: Tensor, phi: Tensor) -> Tensor:
-    """L_keep, not in the paper: how far tokens have turned from the embeddings of stage 1, both of length 1."""
-    return (1.0 - (tokens * phi.detach()).sum(-1)).mean()
+def keep_loss(tokens: Tensor, image_codes: Tensor) -> Tensor:
+    """L_keep, not in the paper: how far tokens have turned from the image codes of stage 1, both of length 1."""
+    return (1.0 - (tokens * image_codes.detach()).sum(-1)).mean()
 
 
 def mixed_similarity(s_g: Tensor, s_f: Tensor) -> Tensor:

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from x2localizer.config import StageSettings
+from x2localizer.errors import ConfigError
+from x2localizer.learn.model import Model
 
 MOMENTUM = 0.95
 
@@ -74,14 +76,17 @@ class MuonAdamW(torch.optim.Optimizer):
         return move
 
 
-def build_optimizer(model: nn.Module, settings: StageSettings) -> torch.optim.Optimizer:
-    """The optimizer of a stage over what is trainable."""
+def build_optimizer(model: Model, settings: StageSettings) -> torch.optim.Optimizer:
+    """The optimizer of a stage over what is trainable; which matrices Muon gets is the family's knowledge."""
     wanted = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     if settings.optimizer == "adamw":
         return torch.optim.AdamW([p for _, p in wanted], settings.lr, weight_decay=settings.weight_decay)
-    inner = [p.ndim == 2 and (".blocks." in name or ".adapters." in name) for name, p in wanted]
+    hidden = {name for name, p in wanted if p.ndim == 2 and model.family.is_hidden_matrix(name.partition(".")[2])}
+    if not hidden:
+        raise ConfigError(
+            f"The family '{model.settings.family}' has no matrices that Muon could train in this stage.",
+            "Set the stage's optimizer to adamw.",
+        )
     return MuonAdamW(
-        (p for (_, p), is_inner in zip(wanted, inner, strict=True) if is_inner),
-        (p for (_, p), is_inner in zip(wanted, inner, strict=True) if not is_inner),
-        settings,
+        (p for name, p in wanted if name in hidden), (p for name, p in wanted if name not in hidden), settings
     )

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Generic, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
 from x2localizer.config import StageSettings, TrainSettings
-from x2localizer.learn.batches import PairBatch, VideoBatch, Videos
-from x2localizer.learn.checkpoint import fingerprint_of, write_tensors
+from x2localizer.learn.batches import PairBatch, RegionBatch, VideoBatch, Videos
+from x2localizer.learn.families import family_of
+from x2localizer.learn.frozen import Frozen
 from x2localizer.learn.gather import allowed_columns, gather_rows, targets
 from x2localizer.learn.model import Model, Trains
 from x2localizer.learn.objective import (
@@ -26,36 +26,45 @@ from x2localizer.learn.objective import (
     token_similarity,
     total_loss,
 )
-from x2localizer.learn.score import Gallery, embed_prefixes, embed_regions, pair_recall, recalls
+from x2localizer.learn.score import pair_recall, recalls
 from x2localizer.learn.towers import Tower
 
 
+class OnDevice(Protocol):
+    """A batch: tensors that move to a device together."""
+
+    def to(self, device: torch.device) -> Self:
+        """The same on a device."""
+
+
+Batch = TypeVar("Batch", bound=OnDevice)
+
+
 @dataclass(frozen=True, slots=True)
-class Frozen:
-    """What stage 3 need not compute again: regions of all training videos, and the teacher's videos, (n, d)."""
+class Stage(Generic[Batch]):
+    """One stage of training.
 
-    regions: Gallery
-    teacher: Tensor
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """One stage; ``draw`` makes the batch of a random stream, ``loss`` its losses, ``judge`` the metrics."""
+    name: as in the config.
+    trains: which weights.
+    draw: the batch of a random stream.
+    loss: the losses of a batch.
+    judge: metrics of a model on held-out videos.
+    select: the metric that decides which model is best, out of those.
+    """
 
     name: str
     trains: Trains
     settings: StageSettings
-    draw: Callable[[np.random.Generator], PairBatch | VideoBatch]
-    loss: Callable[[Model, PairBatch | VideoBatch], Losses]
+    draw: Callable[[np.random.Generator], Batch]
+    loss: Callable[[Model, Batch], Losses]
     judge: Callable[[Model], dict[str, float]]
     select: Callable[[dict[str, float]], float]
 
 
-def image_stage(settings: TrainSettings, train: Videos, held_out: Videos) -> Stage:
+def image_stage(settings: TrainSettings, train: Videos, held_out: Videos) -> Stage[PairBatch]:
     """Stage 1: frame-tile pairs with L_smcl; everything but the adapters trains."""
 
-    def loss(model: Model, batch: PairBatch | VideoBatch) -> Losses:
-        assert isinstance(batch, PairBatch)
+    def loss(model: Model, batch: PairBatch) -> Losses:
         frames, tiles = model.pairs(batch.frames, batch.tiles)
         # A tile that lies less than one tile away shows the same street: it is no negative.
         allowed = allowed_columns(batch.places, 1.0)
@@ -65,91 +74,78 @@ def image_stage(settings: TrainSettings, train: Videos, held_out: Videos) -> Sta
 
     return Stage(
         "image", "everything", settings.image, lambda rng: train.pair_batch(rng, settings.image), loss,
-        lambda model: {"pair@1": pair_recall(model, held_out)}, lambda found: found["pair@1"],
+        lambda model: {"pair@1": pair_recall(model, held_out)}, lambda metrics: metrics["pair@1"],
     )  # fmt: skip
 
 
-def full_stage(settings: TrainSettings, train: Videos, held_out: Videos) -> Stage:
+def full_stage(settings: TrainSettings, train: Videos, held_out: Videos) -> Stage[RegionBatch]:
     """Stage 2: full videos and regions with L_full; the adapters of both towers train."""
     full = settings.model.frames
 
-    def loss(model: Model, batch: PairBatch | VideoBatch) -> Losses:
-        assert isinstance(batch, VideoBatch)
-        assert batch.tiles is not None
+    def loss(model: Model, batch: RegionBatch) -> Losses:
         videos, regions = model.prefixes(batch.frames, [full])[full], model.regions(batch.tiles)
         s_g = videos.whole @ gather_rows(regions.whole).t()
         allowed = allowed_columns(batch.places, settings.model.region_tiles)
         value = row_cross_entropy(s_g, settings.objective.tau_c, target=targets(s_g), allowed=allowed)
-        found = Losses(value, {f"global_{full}": value})
+        losses = Losses(value, {f"global_{full}": value})
         if not settings.objective.eta_keep:
-            return found
-        ground, aerial = untouched(model.ground, batch.frames), untouched(model.aerial, batch.tiles)
-        return with_keep(found, [(videos.tokens, ground), (regions.tokens, aerial)], settings.objective.eta_keep)
+            return losses
+        ground, aerial = image_codes(model.ground, batch.frames), image_codes(model.aerial, batch.tiles)
+        return with_keep(losses, [(videos.tokens, ground), (regions.tokens, aerial)], settings.objective.eta_keep)
 
     return Stage(
-        "full", "adapters", settings.full, lambda rng: train.video_batch(rng, settings.full), loss,
-        lambda model: recalls(model, held_out, [full], settings.objective), lambda found: found[f"s_g@{full}"],
+        "full", "adapters", settings.full, lambda rng: train.region_batch(rng, settings.full), loss,
+        lambda model: recalls(model, held_out, [full], settings.objective), lambda metrics: metrics[f"s_g@{full}"],
     )  # fmt: skip
 
 
-def with_keep(found: Losses, pairs: list[tuple[Tensor, Tensor]], weight: float) -> Losses:
-    """Losses with L_keep over pairs of tokens and the embeddings of stage 1 they came from, (b, s, d) each."""
-    value = torch.stack([keep_loss(tokens, phi) for tokens, phi in pairs]).mean()
-    return Losses(found.total + weight * value, {**found.terms, "keep": value})
+def with_keep(losses: Losses, pairs: list[tuple[Tensor, Tensor]], weight: float) -> Losses:
+    """Losses with L_keep over pairs of tokens and the image codes of the same pictures, (b, s, d) each."""
+    value = torch.stack([keep_loss(tokens, codes) for tokens, codes in pairs]).mean()
+    return Losses(losses.total + weight * value, {**losses.terms, "keep": value})
 
 
 @torch.no_grad()
-def untouched(tower: Tower, images: Tensor) -> Tensor:
-    """phi of sets of images: (b, s, 3, h, w) -> (b, s, d)."""
-    out: Tensor = tower(images.flatten(0, 1)).unflatten(0, images.shape[:2])
-    return out
+def image_codes(tower: Tower, images: Tensor) -> Tensor:
+    """Image codes of the pictures of sets, which no adapter changes: (b, s, 3, h, w) -> (b, s, d)."""
+    codes: Tensor = tower(images.flatten(0, 1)).unflatten(0, images.shape[:2])
+    return codes
 
 
-def freeze(model: Model, train: Videos, folder: Path) -> Frozen:
-    """What stage 3 keeps fixed: computed once, kept on disk under the fingerprints of the model and the data set."""
-    weights = fingerprint_of(dict(model.state_dict()))
-    name = f"frozen-{weights}-{train.data.contents}.safetensors"
-    device = next(model.parameters()).device
-    path = folder / name
-    if not path.is_file():
-        regions = embed_regions(model, train)
-        full = model.settings.frames
-        teacher = embed_prefixes(model, train, [full])[full].whole
-        write_tensors(path, {"whole": regions.whole, "tokens": regions.tokens, "teacher": teacher})
-    kept = load_file(path, device=str(device))
-    return Frozen(Gallery(kept["whole"], kept["tokens"]), kept["teacher"])
-
-
-def progressive_stage(settings: TrainSettings, train: Videos, held_out: Videos, frozen: Frozen) -> Stage:
+def progressive_stage(settings: TrainSettings, train: Videos, held_out: Videos, frozen: Frozen) -> Stage[VideoBatch]:
     """Stage 3: all budgets with the whole objective; the ground adapters train against fixed regions and teacher."""
     budgets, objective = list(settings.budgets), settings.objective
     aggregate = fine_similarity if objective.fine == "s_f" else best_tile_similarity
-    judged_by = "s_mix" if objective.fine == "s_f" else "s_best"
     region_of = torch.from_numpy(train.region_of)
 
-    def loss(model: Model, batch: PairBatch | VideoBatch) -> Losses:
-        assert isinstance(batch, VideoBatch)
-        columns = region_of.to(batch.videos.device)[gather_rows(batch.videos)]
-        whole, tokens = frozen.regions.whole[columns], frozen.regions.tokens[columns]
-        s_g, s_f = {}, {}
+    def loss(model: Model, batch: VideoBatch) -> Losses:
+        columns = region_of[gather_rows(batch.videos).cpu()]
+        whole = frozen.whole[columns.to(frozen.whole.device)]
         prefixes = model.prefixes(batch.frames, budgets)
-        for budget, prefix in prefixes.items():
-            s_g[budget] = prefix.whole @ whole.t()
-            if objective.lambda_f[budget]:
-                s_f[budget] = aggregate(token_similarity(prefix.tokens, tokens), objective.tau_f)
+        s_g = {budget: prefix.whole @ whole.t() for budget, prefix in prefixes.items()}
+        s_f = {}
+        if fine := [budget for budget in budgets if objective.lambda_f[budget]]:
+            tokens = frozen.tokens_of(columns)
+            for budget in fine:
+                s_f[budget] = aggregate(token_similarity(prefixes[budget].tokens, tokens), objective.tau_f)
         teacher = frozen.teacher[batch.videos] @ whole.t()
         allowed = allowed_columns(batch.places, settings.model.region_tiles)
-        found = total_loss(s_g, s_f, teacher, objective, allowed, targets(teacher))
+        losses = total_loss(s_g, s_f, teacher, objective, allowed, targets(teacher))
         if not objective.eta_keep:
-            return found
-        phi = untouched(model.ground, batch.frames)
-        return with_keep(found, [(p.tokens, phi[:, :budget]) for budget, p in prefixes.items()], objective.eta_keep)
-
-    def mean_recall(found: dict[str, float]) -> float:
-        return float(np.mean([found[f"{judged_by}@{budget}"] for budget in budgets]))
+            return losses
+        codes = image_codes(model.ground, batch.frames)
+        return with_keep(losses, [(p.tokens, codes[:, :budget]) for budget, p in prefixes.items()], objective.eta_keep)
 
     return Stage(
         "progressive", "ground adapters", settings.progressive,
-        lambda rng: train.video_batch(rng, settings.progressive, with_tiles=False), loss,
-        lambda model: recalls(model, held_out, budgets, settings.objective), mean_recall,
+        lambda rng: train.video_batch(rng, settings.progressive), loss,
+        lambda model: recalls(model, held_out, budgets, settings.objective), _mean_recall(settings),
     )  # fmt: skip
+
+
+def _mean_recall(settings: TrainSettings) -> Callable[[dict[str, float]], float]:
+    """Mean R@1 over the budgets, by the similarity that the objective trains."""
+    name = "s_mix" if settings.objective.fine == "s_f" else "s_best"
+    if not family_of(settings.model).capabilities.tokens:
+        name = "s_g"
+    return lambda metrics: float(np.mean([metrics[f"{name}@{budget}"] for budget in settings.budgets]))

@@ -1,168 +1,116 @@
-"""The two towers. One backbone each; the image encoder (phi) and the set encoder (Phi) share its spatial weights.
+"""What a tower is: pictures of one view in, codes out, whatever network does it.
 
-phi looks at images one by one. Phi sees a set of instances, the frames of a prefix or the tiles of a region, through
-GeoAdapters in every block. Shapes: b sets, s instances each, p tokens (cls, dist, patches), c width, d output.
+A tower turns single pictures into *image codes* (phi in the paper), and sets of pictures, the frames of a prefix or the
+tiles of a region, into *set codes* (Phi in the paper). Networks that do so are called families; each is one file in
+``learn/families``. Shapes: n pictures, b sets of s pictures, H x W pixels, d numbers in a code.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from x2localizer.config import ModelSettings
-from x2localizer.learn.backbone import build_backbone
-from x2localizer.learn.geoadapter import Adapter, attend, split_heads
-
-PREFIX_TOKENS = 2
-"""cls and dist come first."""
-
-
-Group = tuple[slice, int, int, Tensor]
-"""Sets of one length: where their instances lie, how many sets, how long, and the instance embeddings."""
+from x2localizer.config import ModelSettings, Settings
+from x2localizer.encoders.protocol import Capabilities
 
 
 class SetEmbedding(NamedTuple):
-    """What Phi says of each set: one embedding for all of it, and one token per instance; all of length 1."""
+    """Codes of b sets, all of length 1.
 
-    whole: Tensor  # (b, d)
-    tokens: Tensor  # (instances, d), set after set
+    whole: one code for each set, (b, d).
+    tokens: one code for each picture, seen among the others of its set, (b, s, d); (b, 0, d) if there are none.
+    """
+
+    whole: Tensor
+    tokens: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class TowerPlan:
+    """What a tower is built for.
+
+    settings: the whole model; a tower needs ``settings.dim``, the length of its codes.
+    size: height and width of a picture in pixels.
+    instances: pictures in the largest set.
+    grid: True if sets are the tiles of a region, row by row; False if they are frames in the order of time.
+    pretrained: False if all weights are loaded next, so that none need to be fetched.
+    """
+
+    settings: ModelSettings
+    size: tuple[int, int]
+    instances: int
+    grid: bool
+    pretrained: bool = True
 
 
 class Tower(nn.Module):
-    """A backbone, with adapters or without. ``grid`` is True for regions: only cls and dist look across tiles."""
+    """A network for one view. A family implements ``embed_images``, or ``embed_sets`` if pictures of a set interact.
 
-    def __init__(self, settings: ModelSettings, size: tuple[int, int], instances: int, *, grid: bool) -> None:
+    name: what ``model.family`` calls the family.
+    Options: what ``model.options`` may hold; none by default.
+    capabilities: what the family can do. A family that encodes sets only leaves ``frame`` and ``tile`` out of its
+        parts; one whose sets have no token for each picture sets ``tokens`` to False.
+    """
+
+    name: ClassVar[str]
+    Options: ClassVar[type[Settings]] = Settings
+    capabilities: ClassVar[Capabilities] = Capabilities()
+
+    def __init__(self, plan: TowerPlan, options: Settings) -> None:
         super().__init__()
-        self.backbone: Any = build_backbone(settings.backbone, size, settings.dim)
-        width = self.backbone.embed_dim
-        hidden = max(1, round(width * settings.adapter_ratio))
-        if settings.adapters:
-            self.adapters = nn.ModuleList(Adapter(width, hidden, settings.adapter_skip) for _ in self.backbone.blocks)
-            self.instance_embedding = nn.Parameter(torch.zeros(instances, width))
-            nn.init.trunc_normal_(self.instance_embedding, std=0.02)
-        self.adapted = settings.adapters
-        self.instances = instances
-        self.grid = grid
-        self.size = size
-
-    # Image level ---------------------------------------------------------------------------------------------------
+        self.size, self.instances, self.grid = plan.size, plan.instances, plan.grid
+        self.options = options
 
     def embed_images(self, images: Tensor) -> Tensor:
-        """phi: (n, 3, H, W) -> (n, d), not normalised."""
-        return self._heads(self.backbone.forward_features(images)[:, :PREFIX_TOKENS])
+        """Image codes before they are scaled to length 1: (n, 3, H, W) -> (n, d)."""
+        raise NotImplementedError(f"{type(self).__name__} has no image codes")
 
     def forward(self, images: Tensor) -> Tensor:
-        """phi, L2-normalised: (n, 3, H, W) -> (n, d)."""
+        """Image codes of length 1: (n, 3, H, W) -> (n, d)."""
         return F.normalize(self.embed_images(images), dim=-1)
 
-    def _heads(self, tokens: Tensor) -> Tensor:
-        """(n, 2, c) -> (n, d): the mean of the two heads, equation 1."""
-        out: Tensor = (self.backbone.head(tokens[:, 0]) + self.backbone.head_dist(tokens[:, 1])) / 2
-        return out
+    def embed_sets(self, images: Tensor, *, adapt: bool = True) -> SetEmbedding:
+        """Set codes of sets of one length: (b, s, 3, H, W). By default a set is the mean of its images.
 
-    # Set level -----------------------------------------------------------------------------------------------------
-
-    def embed_sets(
-        self, images: Tensor, lengths: Sequence[int], members: Tensor | None = None, *, adapt: bool = True
-    ) -> SetEmbedding:
-        """Phi for sets of any lengths at once: images (sum of lengths, 3, H, W), set after set.
-
-        Where sets share images, as the prefixes of one video do, ``members`` (sum of lengths,) says which image each
-        instance is, and what comes before the first adapter is computed once per image. No set sees another: sets of
-        one length are attended together, without padding. ``adapt=False`` leaves the adapters out, as a model without
-        any does: the mean of the image embeddings.
+        ``adapt=False`` leaves adapters out, where a family has any.
         """
-        if members is None:
-            members = torch.arange(len(images), device=images.device)
-        if min(lengths, default=0) < 1 or max(lengths) > self.instances or sum(lengths) != len(members):
-            raise ValueError(f"lengths {list(lengths)} do not fit {len(members)} images and {self.instances} places")
-        raw = self._adapted(images, lengths, members) if adapt and self.adapted else self.embed_images(images)[members]
-        parts = torch.split(raw, list(lengths))
-        whole = F.normalize(torch.stack([part.mean(0) for part in parts]), dim=-1)
-        return SetEmbedding(whole, F.normalize(raw, dim=-1))
-
-    def embed_even(self, images: Tensor) -> SetEmbedding:
-        """Phi for sets of one length, the shape that is exported: (b, s, 3, H, W) -> (b, d) and (b, s, d)."""
         b, s = images.shape[:2]
-        if self.adapted:
-            z = self._spatial(0, self._tokens(images.flatten(0, 1)))
-            raw = self._blocks(z, [(slice(None), b, s, self.instance_embedding[:s])]).reshape(b, s, -1)
-        else:
-            raw = self.embed_images(images.flatten(0, 1)).reshape(b, s, -1)
-        return SetEmbedding(F.normalize(raw.mean(1), dim=-1), F.normalize(raw, dim=-1))
+        return pool(self.embed_images(images.flatten(0, 1)).reshape(b, s, -1))
 
-    def _tokens(self, images: Tensor) -> Tensor:
-        """Patches with positions, cls and dist: (n, p, c)."""
-        tokens: Tensor = self.backbone._pos_embed(self.backbone.patch_embed(images))
-        ready: Tensor = self.backbone.norm_pre(tokens)
-        return ready
+    def embed_prefixes(self, videos: Tensor, lengths: Sequence[int], *, adapt: bool = True) -> dict[int, SetEmbedding]:
+        """Set codes of the first frames of each video, by their number: (b, T, 3, H, W)."""
+        if type(self).embed_sets is not Tower.embed_sets:
+            return {length: self.embed_sets(videos[:, :length], adapt=adapt) for length in lengths}
+        longest = videos[:, : max(lengths)]  # means of images share the images
+        codes = self.embed_images(longest.flatten(0, 1)).reshape(*longest.shape[:2], -1)
+        return {length: pool(codes[:, :length]) for length in lengths}
 
-    def _adapted(self, images: Tensor, lengths: Sequence[int], members: Tensor) -> Tensor:
-        """All blocks with their adapters: (instances, d), not normalised."""
-        order: list[int] = []
-        groups: list[Group] = []
-        offsets = _starts(lengths)
-        for length in sorted(set(lengths)):
-            starts = [offsets[i] for i, size in enumerate(lengths) if size == length]
-            part = slice(len(order), len(order) + len(starts) * length)
-            order += [start + k for start in starts for k in range(length)]
-            groups.append((part, len(starts), length, self.instance_embedding[:length]))
-        index = torch.tensor(order, device=images.device)
-        raw = self._blocks(self._spatial(0, self._tokens(images))[members[index]], groups)
-        return torch.empty_like(raw).index_copy(0, index, raw)
+    @classmethod
+    def has_adapters(cls, settings: ModelSettings) -> bool:
+        """Whether stages 2 and 3 train adapters; without any they train the towers themselves."""
+        return False
 
-    def _blocks(self, z: Tensor, groups: Sequence[Group]) -> Tensor:
-        """From the first block's adapter to the heads: (instances, p, c) -> (instances, d)."""
-        for i, block in enumerate(self.backbone.blocks):
-            if i:
-                z = self._spatial(i, z)
-            across = [self._across(i, z[part], b, s, places) for part, b, s, places in groups]
-            z = z + (across[0] if len(across) == 1 else torch.cat(across))
-            z = z + block.mlp(block.norm2(z))
-        return self._heads(self.backbone.norm(z))
+    @staticmethod
+    def is_adapter(name: str) -> bool:
+        """Whether a weight belongs to the adapters, by its name in the tower's state dict."""
+        return False
 
-    def _spatial(self, i: int, tokens: Tensor) -> Tensor:
-        """The spatial attention of a block, with its residual.
+    @staticmethod
+    def is_hidden_matrix(name: str) -> bool:
+        """Whether a matrix maps hidden layers to hidden layers, so that Muon can train it."""
+        return False
 
-        After the last block only cls and dist are read, so there only they are computed.
-        """
-        block = self.backbone.blocks[i]
-        if i < len(self.backbone.blocks) - 1:
-            every: Tensor = tokens + block.attn(block.norm1(tokens))
-            return every
-        q, k, v = split_heads(block.attn.qkv(block.norm1(tokens)), block.attn.num_heads)
-        kept: Tensor = tokens[:, :PREFIX_TOKENS] + block.attn.proj(attend(q[:, :, :PREFIX_TOKENS], k, v))
-        return kept
-
-    def _across(self, i: int, z: Tensor, b: int, s: int, places: Tensor) -> Tensor:
-        """Y of the paper: what the instances tell each other, (b s, p, c)."""
-        block, adapter = self.backbone.blocks[i], cast(Adapter, self.adapters[i])
-        p, c = z.shape[1], z.shape[2]
-        placed = z.reshape(b, s, p, c) + places[:, None]
-        normed = block.norm1(adapter(placed))
-        if not self.grid:
-            return adapter.inverse(self._mix(block.attn, normed)).reshape(b * s, p, c)
-        heads = adapter.inverse(self._mix(block.attn, normed[:, :, :PREFIX_TOKENS]))
-        if p == PREFIX_TOKENS:
-            return heads.reshape(b * s, p, c)
-        alone = adapter.inverse_alone(block.attn, normed[:, :, PREFIX_TOKENS:])
-        return torch.cat([heads, alone], dim=2).reshape(b * s, p, c)
-
-    def _mix(self, attention: Any, normed: Tensor) -> Tensor:
-        """Attention across instances, for each token position by itself: (b, s, p, c) -> (b, s, p, c)."""
-        b, s, p, c = normed.shape
-        rows = normed.transpose(1, 2).reshape(b * p, s, c)
-        q, k, v = split_heads(attention.qkv(rows), attention.num_heads)
-        out: Tensor = attention.proj(attend(q, k, v))
-        return out.reshape(b, p, s, c).transpose(1, 2)
+    def variant(self, *, sets: bool) -> str:
+        """A name for what the settings change in image or set codes while the weights stay the same."""
+        told = f"{self.size} {self.options.model_dump_json()}"
+        return "-" + hashlib.sha256(told.encode()).hexdigest()[:8]
 
 
-def _starts(lengths: Sequence[int]) -> list[int]:
-    starts = [0]
-    for length in lengths[:-1]:
-        starts.append(starts[-1] + length)
-    return starts
+def pool(codes: Tensor) -> SetEmbedding:
+    """Sets whose code is the mean of their pictures' codes: (b, s, d)."""
+    return SetEmbedding(F.normalize(codes.mean(1), dim=-1), F.normalize(codes, dim=-1))

@@ -1,0 +1,55 @@
+"""What stage 3 keeps fixed, computed once: the codes of all regions, and the teacher's codes of all videos."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from safetensors.torch import load_file
+from torch import Tensor
+
+from x2localizer.learn.batches import Videos
+from x2localizer.learn.checkpoint import fingerprint_of, write_tensors
+from x2localizer.learn.gather import rank_and_world, wait_for_all
+from x2localizer.learn.model import Model
+from x2localizer.learn.score import embed_prefixes, embed_regions
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """Codes of the training split that no longer change.
+
+    whole: one code for each region, (n, d), on the model's device.
+    tokens: one code for each tile, (n, l, d), in memory that is mapped from the file: on GAMa they take 4 GB.
+    teacher: one code for each full video, (v, d), on the model's device.
+    """
+
+    whole: Tensor
+    tokens: Tensor
+    teacher: Tensor
+
+    def tokens_of(self, regions: Tensor) -> Tensor:
+        """The tokens of some regions, on the model's device: (r,) on the CPU -> (r, l, d)."""
+        return self.tokens[regions].to(self.whole.device)
+
+
+def freeze(model: Model, train: Videos, folder: Path) -> Frozen:
+    """The codes of a model, from a file named after its weights and the dataset.
+
+    The first process computes the file if it is not there; the others wait for it.
+    """
+    weights = fingerprint_of(dict(model.state_dict()))
+    variants = {tower.variant(sets=True) for tower in (model.ground, model.aerial)}
+    path = folder / f"frozen-{weights}{''.join(sorted(variants))}-{train.data.contents}.safetensors"
+    rank, _ = rank_and_world()
+    if rank == 0 and not path.is_file():
+        logger.info("encoding %d regions and %d videos once", len(train.region_rows), len(train.videos))
+        regions, full = embed_regions(model, train), model.settings.frames
+        teacher = embed_prefixes(model, train, [full])[full].whole
+        write_tensors(path, {"whole": regions.whole, "tokens": regions.tokens, "teacher": teacher})
+    wait_for_all()
+    codes, device = load_file(path), next(model.parameters()).device
+    return Frozen(codes["whole"].to(device), codes["tokens"], codes["teacher"].to(device))

@@ -1,0 +1,51 @@
+"""What stage 3 freezes: computed by one process, and kept off the GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from helpers.small_model import MODEL
+from x2localizer.datasets.dataset import open_dataset
+from x2localizer.learn import frozen as frozen_codes
+from x2localizer.learn import score
+from x2localizer.learn.batches import Videos
+from x2localizer.learn.checkpoint import load_checkpoint, restore
+from x2localizer.learn.frozen import Frozen, freeze
+
+
+def test_only_the_first_process_computes_what_is_frozen(
+    run: Path, tiny_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = restore(load_checkpoint(run / "full" / "best.safetensors"))
+    videos = Videos(open_dataset(tiny_dataset), "train", MODEL)
+    rank, computed = 1, []
+
+    def embed_regions(*arguments: Any) -> Any:
+        computed.append(rank)
+        return score.embed_regions(*arguments)
+
+    def wait_for_all() -> None:
+        nonlocal rank
+        if rank == 1:  # what the first process does meanwhile
+            rank = 0
+            freeze(model, videos, tmp_path)
+            rank = 1
+
+    monkeypatch.setattr(frozen_codes, "embed_regions", embed_regions)
+    monkeypatch.setattr(frozen_codes, "wait_for_all", wait_for_all)
+    monkeypatch.setattr(frozen_codes, "rank_and_world", lambda: (rank, 2))
+    found = freeze(model, videos, tmp_path)
+    assert computed == [0]
+    assert len(found.tokens) == len(found.whole) == len(videos.region_rows)
+    rows = torch.tensor([2, 0])
+    torch.testing.assert_close(found.tokens_of(rows), found.tokens[rows])
+
+
+def test_tokens_of_regions_stay_on_the_cpu_until_a_batch_needs_them() -> None:
+    frozen = Frozen(torch.zeros(9, 16, device="meta"), torch.zeros(9, 49, 16), torch.zeros(3, 16, device="meta"))
+    batch = frozen.tokens_of(torch.tensor([4, 4, 1]))
+    assert (batch.device.type, batch.shape) == ("meta", (3, 49, 16))
