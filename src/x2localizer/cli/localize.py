@@ -82,7 +82,7 @@ def localize(
 
     settings = from_overrides(LocalizeSettings, overrides or [])
     opened = open_bundle(bundle)
-    track = None if truth is None else read_track(truth, offset_s=-offset)
+    track = None if truth is None else read_track(truth, offset_s=offset)
     kept = open_gallery(gallery, opened)
     with Progress(*progress_columns(), console=console, disable=not console.is_terminal or as_json) as bar:
         task = bar.add_task("seconds of video", total=None)

@@ -39,7 +39,11 @@ COVERED = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Drive:
-    """A video and the track recorded with it; ``offset_s`` from the start of the track to that of the video."""
+    """A video and the track recorded with it.
+
+    ``offset_s`` is the seconds from the start of the track to the start of the video: 12 for a logger that was switched
+    on 12 s before the camera.
+    """
 
     video: str
     track: Path
@@ -135,7 +139,7 @@ class _Maker:
 
     def _clips(self, number: int, drive: Drive, count: bool = False) -> Iterator[_Clip]:
         s = self.settings
-        track = read_track(drive.track, offset_s=-drive.offset_s)
+        track = read_track(drive.track, offset_s=drive.offset_s)
         every = round(s.keyframe_spacing_s / s.frame_spacing_s)
         length = (s.keyframes - 1) * every + 1
         size = (s.frame_height, s.frame_width)
