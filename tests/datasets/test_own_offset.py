@@ -43,6 +43,13 @@ def _error_m(data: Dataset, ride: str, north_m: float, late_s: float) -> float:
     return worst
 
 
+def test_each_drive_may_have_its_own_offset(recorded: Path, tmp_path: Path) -> None:
+    _prepare(recorded, tmp_path / "d", "--offset", "12", "--offset", "30")
+    data = open_dataset(tmp_path / "d")
+    assert _error_m(data, "drive000", 300.0, 12.0) < 2.0
+    assert _error_m(data, "drive001", 1500.0, 30.0) < 2.0
+
+
 def test_one_offset_is_for_all_drives_and_none_is_zero(recorded: Path, tmp_path: Path) -> None:
     _prepare(recorded, tmp_path / "one", "--offset", "12")
     data = open_dataset(tmp_path / "one")
@@ -50,3 +57,9 @@ def test_one_offset_is_for_all_drives_and_none_is_zero(recorded: Path, tmp_path:
     assert _error_m(data, "drive001", 1500.0, 12.0) < 2.0
     _prepare(recorded, tmp_path / "none")
     assert _error_m(open_dataset(tmp_path / "none"), "drive000", 300.0, 0.0) < 2.0
+
+
+def test_another_number_of_offsets_is_an_error(recorded: Path, tmp_path: Path) -> None:
+    text = _prepare(recorded, tmp_path / "d", *("--offset", "1", "--offset", "2", "--offset", "3"), code=2)
+    assert "2 videos and 3 offsets" in text
+    assert not (tmp_path / "d").exists()

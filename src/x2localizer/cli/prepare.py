@@ -24,7 +24,10 @@ def own(
     track: Annotated[list[Path], typer.Option(help="Where it went: GPX, CSV, or a video with telemetry.")],
     imagery: Annotated[str, typer.Option(help="Aerial imagery of the area.")],
     out: Annotated[Path, typer.Option(help="Folder of the data set.")],
-    offset: Annotated[float, typer.Option(help="Seconds from the start of a track to that of its video.")] = 0.0,
+    offset: Annotated[
+        list[float] | None,
+        typer.Option(help="Seconds from the start of a track to the start of its video: one for all, or one for each."),
+    ] = None,
     val: Annotated[float, typer.Option(help="Share of clips for validation.")] = 0.15,
     test: Annotated[float, typer.Option(help="Share of clips for testing.")] = 0.15,
     zoom: Annotated[int, typer.Option(help="Web-Mercator level of the tiles.")] = 19,
@@ -36,7 +39,13 @@ def own(
 
     if len(video) != len(track):
         raise ConfigError(f"There are {len(video)} videos and {len(track)} tracks.", "Give a --track for each --video.")
-    drives = [Drive(a, b, offset) for a, b in zip(video, track, strict=True)]
+    offsets = offset or [0.0]
+    if len(offsets) not in (1, len(video)):
+        raise ConfigError(
+            f"There are {len(video)} videos and {len(offsets)} offsets.", "Give one --offset, or one for each --video."
+        )
+    offsets *= len(video) if len(offsets) == 1 else 1
+    drives = [Drive(*words) for words in zip(video, track, offsets, strict=True)]
     settings = from_overrides(DatasetSettings, overrides or [])
     with console.status("looking ...") as status:
         made = prepare_own(drives, imagery, out, settings, val=val, test=test, zoom=zoom, progress=status.update)
