@@ -11,7 +11,7 @@ from x2localizer import geo
 from x2localizer.config import DatasetSettings
 from x2localizer.datasets.check import check_dataset
 from x2localizer.datasets.dataset import open_dataset
-from x2localizer.datasets.own import Drive, prepare_own
+from x2localizer.datasets.own import RecordedDrive, prepare_own
 from x2localizer.errors import DatasetError
 from x2localizer.sources.imagery import open_imagery
 from x2localizer.sources.tracks import read_track
@@ -31,7 +31,7 @@ def drives(town: Town, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_own_drives_become_a_sound_data_set(drives: Path, tmp_path: Path) -> None:
-    rides = [Drive(str(drives / n / "drive.mp4"), drives / n / "drive.gpx") for n in ("1", "2")]
+    rides = [RecordedDrive(str(drives / n / "drive.mp4"), drives / n / "drive.gpx") for n in ("1", "2")]
     imagery = drives / "town" / "aerial.tif"
     made = prepare_own(rides, imagery, tmp_path / "d", SETTINGS, val=0.0, test=0.0)
     assert made.clips["train"] + sum(made.left_out.values()) == 6
@@ -53,7 +53,7 @@ def test_own_drives_become_a_sound_data_set(drives: Path, tmp_path: Path) -> Non
 
 
 def test_splits_share_no_ground(drives: Path, tmp_path: Path) -> None:
-    rides = [Drive(str(drives / n / "drive.mp4"), drives / n / "drive.gpx") for n in ("1", "2")]
+    rides = [RecordedDrive(str(drives / n / "drive.mp4"), drives / n / "drive.gpx") for n in ("1", "2")]
     try:
         prepare_own(rides, drives / "town" / "aerial.tif", tmp_path / "d", SETTINGS, val=0.0, test=0.4)
     except DatasetError:
@@ -66,7 +66,7 @@ def test_splits_share_no_ground(drives: Path, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_used_is_told(drives: Path, tmp_path: Path) -> None:
-    ride = Drive(str(drives / "1" / "drive.mp4"), drives / "1" / "drive.gpx", offset_s=-5000.0)
+    ride = RecordedDrive(str(drives / "1" / "drive.mp4"), drives / "1" / "drive.gpx", offset_s=-5000.0)
     with pytest.raises(DatasetError, match="without a recorded position"):
         prepare_own([ride], drives / "town" / "aerial.tif", tmp_path / "a", SETTINGS)
     (tmp_path / "b").mkdir()

@@ -35,7 +35,7 @@ def own(
 ) -> None:
     """Your own drives: videos with recorded tracks, and imagery under them; splits share no ground."""
     from x2localizer.config import DatasetSettings, from_overrides  # noqa: PLC0415
-    from x2localizer.datasets.own import Drive, prepare_own  # noqa: PLC0415
+    from x2localizer.datasets.own import RecordedDrive, prepare_own  # noqa: PLC0415
 
     if len(video) != len(track):
         raise ConfigError(f"There are {len(video)} videos and {len(track)} tracks.", "Give a --track for each --video.")
@@ -45,7 +45,7 @@ def own(
             f"There are {len(video)} videos and {len(offsets)} offsets.", "Give one --offset, or one for each --video."
         )
     offsets *= len(video) if len(offsets) == 1 else 1
-    drives = [Drive(*words) for words in zip(video, track, offsets, strict=True)]
+    drives = [RecordedDrive(*words) for words in zip(video, track, offsets, strict=True)]
     settings = from_overrides(DatasetSettings, overrides or [])
     with console.status("looking ...") as status:
         made = prepare_own(drives, imagery, out, settings, val=val, test=test, zoom=zoom, progress=status.update)

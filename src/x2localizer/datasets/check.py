@@ -36,7 +36,7 @@ class Finding:
 
 
 @dataclass(slots=True)
-class Report:
+class CheckReport:
     """What a check found."""
 
     root: str
@@ -71,9 +71,9 @@ class Report:
 
 def check_dataset(
     root: Path, *, full: bool = False, progress: Callable[[int, int], None] = lambda done, total: None
-) -> Report:
+) -> CheckReport:
     """Check a data set's tables and media; ``full`` decodes every picture instead of a sample."""
-    report = Report(str(root))
+    report = CheckReport(str(root))
     try:
         data = open_dataset(root)
         tables = (data.region_table, data.video_table, data.frame_table)
@@ -99,7 +99,7 @@ def _numbers(table: pa.Table, column: str) -> npt.NDArray[np.float64]:
     return np.asarray(table[column].to_numpy(zero_copy_only=False), np.float64)
 
 
-def _check_values(report: Report, tables: dict[str, pa.Table]) -> bool:
+def _check_values(report: CheckReport, tables: dict[str, pa.Table]) -> bool:
     """Values without which nothing else can be checked: no nulls where none may be, sizes and zooms that exist."""
     for name, table in tables.items():
         for field in SCHEMAS[name]:
@@ -121,7 +121,7 @@ def _check_values(report: Report, tables: dict[str, pa.Table]) -> bool:
     return report.sound
 
 
-def _check_manifest(report: Report, data: Dataset) -> None:
+def _check_manifest(report: CheckReport, data: Dataset) -> None:
     """The tables hold what the manifest counts, and the imagery of the areas is there."""
     counts = data.manifest.get("counts")
     if not isinstance(counts, dict):
@@ -139,7 +139,7 @@ def _check_manifest(report: Report, data: Dataset) -> None:
         report.add("error", "missing imagery", missing)
 
 
-def _count(report: Report, regions: pa.Table, videos: pa.Table, frames: pa.Table) -> None:
+def _count(report: CheckReport, regions: pa.Table, videos: pa.Table, frames: pa.Table) -> None:
     report.counts |= {"regions": len(regions), "videos": len(videos), "frames": len(frames)}
     splits, roles = _strings(videos, "split"), _strings(videos, "role")
     areas = _strings(regions, "area")
@@ -154,7 +154,7 @@ def _count(report: Report, regions: pa.Table, videos: pa.Table, frames: pa.Table
     report.add("error", "videos of an unknown role", [str(r) for r in roles if r not in ROLES])
 
 
-def _check_ids(report: Report, regions: pa.Table, videos: pa.Table, frames: pa.Table) -> None:
+def _check_ids(report: CheckReport, regions: pa.Table, videos: pa.Table, frames: pa.Table) -> None:
     region_ids, video_ids = _strings(regions, "region_id"), _strings(videos, "video_id")
     report.add("error", "region ids that occur twice", _twice(region_ids))
     report.add("error", "video ids that occur twice", _twice(video_ids))
@@ -178,7 +178,7 @@ def _twice(ids: npt.NDArray[np.object_]) -> list[str]:
     return [str(name) for name in names[counts > 1]]
 
 
-def _check_order(report: Report, data: Dataset) -> None:
+def _check_order(report: CheckReport, data: Dataset) -> None:
     """Order of indices and times, repeated seconds, declared counts, keyframes."""
     frames = data.frame_table
     index, times, keys = _numbers(frames, "index"), _numbers(frames, "time_s"), _numbers(frames, "keyframe")
@@ -216,7 +216,7 @@ def _check_order(report: Report, data: Dataset) -> None:
     report.add("error", "videos of another duration than declared", wrong["lasts"])
 
 
-def _check_places(report: Report, data: Dataset) -> None:
+def _check_places(report: CheckReport, data: Dataset) -> None:
     """Positions on the globe, and inside the region of their clip."""
     frames, regions, videos = data.frame_table, data.region_table, data.video_table
     lats, lons = _numbers(frames, "lat_deg"), _numbers(frames, "lon_deg")
@@ -252,7 +252,7 @@ def _check_places(report: Report, data: Dataset) -> None:
     report.add("note", "long drives that never leave their first region", stay)
 
 
-def _check_shared_ground(report: Report, regions: pa.Table, *, published: bool) -> None:
+def _check_shared_ground(report: CheckReport, regions: pa.Table, *, published: bool) -> None:
     """No region of one split overlaps a region of another; the test split of a published set cannot be changed."""
     rows = regions.select(["region_id", "split", "zoom", "x", "y", "n"]).to_pylist()
     cells: dict[tuple[int, int, int], str] = {}
@@ -268,7 +268,7 @@ def _check_shared_ground(report: Report, regions: pa.Table, *, published: bool) 
     report.add("note", "regions on ground that the published test split shares", list(dict.fromkeys(shared["note"])))
 
 
-def _check_media(report: Report, data: Dataset, full: bool, progress: Callable[[int, int], None]) -> None:
+def _check_media(report: CheckReport, data: Dataset, full: bool, progress: Callable[[int, int], None]) -> None:
     """Files are there and long enough; pictures decode and have one size per kind."""
     missing: list[str] = []
     astray: list[str] = []

@@ -137,12 +137,12 @@ def prepare_gama(
         listed: dict[str, set[int]] = {}
         for row in found.seconds:
             listed.setdefault(row.video, set()).add(row.second)
-        maker = _Maker(bdd, gama, out, report, {video: len(seconds) for video, seconds in listed.items()})
+        builder = _GamaBuilder(bdd, gama, out, report, {video: len(seconds) for video, seconds in listed.items()})
         work = [("train", video) for video in found.train] + [("val", video) for video in found.val]
         for number, (side, video) in enumerate(work):
-            maker.add(side, video, held_out)
+            builder.add(side, video, held_out)
             progress(number + 1, len(work))
-        maker.finish(held_out)
+        builder.finish(held_out)
     return report
 
 
@@ -171,7 +171,7 @@ def keyframe_numbers(frames: int) -> list[int]:
     return [round(i * (frames - 1) / (KEYFRAMES - 1)) for i in range(KEYFRAMES)]
 
 
-class _Maker:
+class _GamaBuilder:
     """A data set on its way."""
 
     def __init__(self, bdd: Path, gama: Path, out: Path, report: GamaReport, listed: dict[str, int]) -> None:

@@ -38,7 +38,7 @@ COVERED = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Drive:
+class RecordedDrive:
     """A video and the track recorded with it.
 
     ``offset_s`` is the seconds from the start of the track to the start of the video: 12 for a logger that was switched
@@ -69,7 +69,7 @@ class Prepared:
 
 
 def prepare_own(
-    drives: Sequence[Drive],
+    drives: Sequence[RecordedDrive],
     imagery: str | Path,
     out: Path,
     settings: DatasetSettings,
@@ -85,15 +85,15 @@ def prepare_own(
     if holds_other_files(out):
         raise DatasetError(f"{out} holds other files.", "Choose a new folder with --out.")
     with only_writer(out), open_imagery(imagery) as opened:
-        maker = _Maker(opened, out, settings, zoom)
+        builder = _OwnBuilder(opened, out, settings, zoom)
         for number, drive in enumerate(drives):
             progress(f"{drive.video}: first look")
-            maker.look(number, drive)
-        split_of = maker.split(val, test)
+            builder.look(number, drive)
+        split_of = builder.split(val, test)
         for number, drive in enumerate(drives):
             progress(f"{drive.video}: cutting clips")
-            maker.add(number, drive, split_of)
-        return maker.finish(str(imagery), [drive.video for drive in drives])
+            builder.add(number, drive, split_of)
+        return builder.finish(str(imagery), [drive.video for drive in drives])
 
 
 def _area(split: str, region: Region) -> str:
@@ -101,7 +101,7 @@ def _area(split: str, region: Region) -> str:
     return f"{split}-{region.x // AREA}-{region.y // AREA}"
 
 
-class _Maker:
+class _OwnBuilder:
     """A data set on its way."""
 
     def __init__(self, imagery: Imagery, out: Path, settings: DatasetSettings, zoom: int) -> None:
@@ -112,7 +112,7 @@ class _Maker:
         self.clips: Counter[str] = Counter()
         self.known: set[str] = set()
 
-    def look(self, number: int, drive: Drive) -> None:
+    def look(self, number: int, drive: RecordedDrive) -> None:
         """Where the clips of a drive are, without keeping a picture."""
         for clip in self._clips(number, drive, count=True):
             self.regions[clip.video_id] = clip.region
@@ -131,13 +131,13 @@ class _Maker:
                     self.left_out["on ground of another split"] += 1
         return names
 
-    def add(self, number: int, drive: Drive, split_of: dict[str, str]) -> None:
+    def add(self, number: int, drive: RecordedDrive, split_of: dict[str, str]) -> None:
         """Write the clips of a drive that have a split."""
         for clip in self._clips(number, drive):
             if clip.video_id in split_of:
                 self._write(clip, split_of[clip.video_id])
 
-    def _clips(self, number: int, drive: Drive, count: bool = False) -> Iterator[_Clip]:
+    def _clips(self, number: int, drive: RecordedDrive, count: bool = False) -> Iterator[_Clip]:
         s = self.settings
         track = read_track(drive.track, offset_s=drive.offset_s)
         every = round(s.keyframe_spacing_s / s.frame_spacing_s)
