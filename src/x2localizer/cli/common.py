@@ -56,6 +56,17 @@ def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
+@contextmanager
+def status_lines(first: str) -> Iterator[Callable[[str], None]]:
+    """A spinner with one line of text; call it with a new text. Where there is no terminal, each text is a line."""
+    terminal = Console(stderr=True, highlight=False)
+    if not terminal.is_terminal:
+        yield lambda text: terminal.print(text, markup=False, soft_wrap=True)
+        return
+    with terminal.status(escape(first)) as status:
+        yield lambda text: status.update(escape(text))
+
+
 def _line_now_and_then(what: str, console: Console) -> Callable[[int, int], None]:
     last = -10.0
 
