@@ -7,8 +7,11 @@ from typing import Annotated
 
 import typer
 
-from x2localizer.cli.common import SetOption, console, progress_bar, say
+from x2localizer.cli.common import SetOption, progress_bar, say, status_lines
 from x2localizer.errors import ConfigError
+
+ENOUGH_CLIPS = 10_000
+"""Training clips that small towers need when they start from random weights."""
 
 app = typer.Typer(help="Make a data set from other material than towns.", no_args_is_help=True)
 
@@ -47,11 +50,19 @@ def own(
     offsets *= len(video) if len(offsets) == 1 else 1
     drives = [RecordedDrive(*words) for words in zip(video, track, offsets, strict=True)]
     settings = from_overrides(DatasetSettings, overrides or [])
-    with console.status("looking ...") as status:
-        made = prepare_own(drives, imagery, out, settings, val=val, test=test, zoom=zoom, progress=status.update)
-    say(f"data set in {out}: " + ", ".join(f"{count} {name} clips" for name, count in made.clips.items()))
+    with status_lines("opening the imagery ...") as progress:
+        made = prepare_own(drives, imagery, out, settings, val=val, test=test, zoom=zoom, progress=progress)
+    seconds = (settings.keyframes - 1) * settings.keyframe_spacing_s
+    counts = ", ".join(f"{count} {name}" for name, count in made.clips.items())
+    say(f"dataset in {out}: {counts} clips of {seconds:g} s")
     for reason, count in made.left_out.items():
         say(f"  left out: {count} {reason}")
+    if not val:
+        say("  no validation clips: x2l train needs some (--val)")
+    if made.clips["train"] < ENOUGH_CLIPS:
+        hours = ENOUGH_CLIPS * seconds / 3600
+        say(f"  towers trained from scratch need some {ENOUGH_CLIPS:,} train clips ({hours:.0f} hours of driving);")
+        say("  with fewer start from pretrained backbones: x2l train --preset gama")
     say(f"next: x2l check {out}")
 
 

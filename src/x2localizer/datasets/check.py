@@ -23,6 +23,8 @@ from x2localizer.types import Region
 SAMPLE = 600
 """Pictures that are decoded unless all are asked for."""
 EXAMPLES = 3
+FULL_KEYFRAMES = 8
+"""Keyframes of a clip where the manifest does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,7 @@ def check_dataset(
     if not _check_values(report, dict(zip(SCHEMAS, tables, strict=True))):
         return report
     _count(report, *tables)
+    _check_splits(report, data)
     _check_manifest(report, data)
     _check_ids(report, *tables)
     _check_order(report, data)
@@ -152,6 +155,19 @@ def _count(report: CheckReport, regions: pa.Table, videos: pa.Table, frames: pa.
     report.add("error", "areas that two splits share", shared)
     report.add("error", "videos of an unknown split", [str(s) for s in splits if s not in SPLITS])
     report.add("error", "videos of an unknown role", [str(r) for r in roles if r not in ROLES])
+
+
+def _check_splits(report: CheckReport, data: Dataset) -> None:
+    """Splits have clips with all keyframes. Training needs train and val; a dataset for evaluation may lack both."""
+    asked = data.manifest.get("config", {}).get("keyframes")
+    keyframes = asked if isinstance(asked, int) else FULL_KEYFRAMES
+    videos = data.video_table
+    whole = (_numbers(videos, "keyframes") >= keyframes) & (_strings(videos, "role") == "clip")
+    empty = [split for split in SPLITS if split not in set(_strings(videos, "split")[whole])]
+    needed = [split for split in empty if data.manifest.get("kind") == "own" and split != "test"]
+    what = f"splits without a clip of {keyframes} keyframes"
+    report.add("error", what, [f"{split}: training needs it; record more drives" for split in needed])
+    report.add("note", what, [split for split in empty if split not in needed])
 
 
 def _check_ids(report: CheckReport, regions: pa.Table, videos: pa.Table, frames: pa.Table) -> None:

@@ -1,8 +1,7 @@
-"""From one's own drives to a data set: videos with recorded tracks, and imagery under them.
+"""Your own drives as a dataset: videos with recorded tracks, and imagery under them.
 
 Each video is cut into clips of 8 keyframes. A clip gets the region of whole tiles whose middle is nearest to the middle
-of its track. Train, validation and test never share ground: clips are put in order from west to east and cut into three
-strips, and clips whose region overlaps one of another strip are left out. What is left out is counted and told.
+of its track. Train, validation and test never share ground. Clips that cannot be used are left out and counted.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
+from math import ceil
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +21,9 @@ import numpy as np
 from x2localizer import __version__, geo
 from x2localizer.config import DatasetSettings
 from x2localizer.datasets.dataset import MANIFEST
+from x2localizer.datasets.ground import split_ground
 from x2localizer.datasets.media import write_pictures
-from x2localizer.datasets.tables import FORMAT, FrameRow, RegionRow, Row, VideoRow, to_table, write_table
+from x2localizer.datasets.tables import FORMAT, SPLITS, FrameRow, RegionRow, Row, VideoRow, to_table, write_table
 from x2localizer.errors import DatasetError
 from x2localizer.files import holds_other_files, only_writer, write_text
 from x2localizer.sources.imagery import Imagery, open_imagery
@@ -87,11 +88,11 @@ def prepare_own(
     with only_writer(out), open_imagery(imagery) as opened:
         builder = _OwnBuilder(opened, out, settings, zoom)
         for number, drive in enumerate(drives):
-            progress(f"{drive.video}: first look")
+            progress(f"{drive.video}: reading the track and the video")
             builder.look(number, drive)
-        split_of = builder.split(val, test)
+        split_of = builder.split({"train": 1 - val - test, "val": val, "test": test})
         for number, drive in enumerate(drives):
-            progress(f"{drive.video}: cutting clips")
+            progress(f"{drive.video}: writing clips")
             builder.add(number, drive, split_of)
         return builder.finish(str(imagery), [drive.video for drive in drives])
 
@@ -112,24 +113,51 @@ class _OwnBuilder:
         self.clips: Counter[str] = Counter()
         self.known: set[str] = set()
 
+    @property
+    def _clip_frames(self) -> int:
+        """Frames of a clip."""
+        s = self.settings
+        return (s.keyframes - 1) * round(s.keyframe_spacing_s / s.frame_spacing_s) + 1
+
     def look(self, number: int, drive: RecordedDrive) -> None:
         """Where the clips of a drive are, without keeping a picture."""
         for clip in self._clips(number, drive, count=True):
             self.regions[clip.video_id] = clip.region
 
-    def split(self, val: float, test: float) -> dict[str, str]:
-        """A split for each clip that keeps its ground to itself."""
-        order = sorted(self.regions, key=lambda clip: (geo.region_centre(self.regions[clip]).lon_deg, clip))
-        cut_val, cut_test = len(order) - round((val + test) * len(order)), len(order) - round(test * len(order))
-        names = {clip: "train" if i < cut_val else "val" if i < cut_test else "test" for i, clip in enumerate(order)}
-        for a in order:
-            for b in order:
-                apart = a not in names or b not in names or names[a] == names[b]
-                if not apart and geo.region_overlap(self.regions[a], self.regions[b]) > 0:
-                    # The smaller splits keep theirs: a training clip is missed least.
-                    del names[a if names[a] == "train" or names[b] == "test" else b]
-                    self.left_out["on ground of another split"] += 1
-        return names
+    def split(self, shares: dict[str, float]) -> dict[str, str]:
+        """The split of each clip, by its id; refuses if a split that was asked for gets none."""
+        if not self.regions:
+            why = self._left_out() or "no frame could be read"
+            raise DatasetError(f"No clip could be made: {why}.", "Check the track's --offset and the imagery's bounds.")
+        split_of = split_ground(self.regions, shares)
+        if lost := len(self.regions) - len(split_of):
+            self.left_out["on ground of another split"] = lost
+        got = Counter(split_of.values())
+        empty = [name for name, share in shares.items() if share > 0 and not got[name]]
+        if empty:
+            raise self._too_little(shares, got, empty)
+        return split_of
+
+    def _too_little(self, shares: dict[str, float], got: Counter[str], empty: list[str]) -> DatasetError:
+        """The error for splits without clips: what there is, and how much more driving it takes at least."""
+        s = self.settings
+        asked = [name for name, share in shares.items() if share > 0]
+        region = next(iter(self.regions.values()))
+        apart_m = region.n * geo.tile_size_m(geo.region_centre(region).lat_deg, region.z)
+        enough = ceil(1 / min(shares[name] for name in asked) - 1e-9)
+        missing = max(enough - len(self.regions), len(empty))
+        minutes = ceil(missing * self._clip_frames * s.frame_spacing_s / 60)
+        counts = ", ".join(f"{got[name]} {name}" for name in asked)
+        left = self._left_out()
+        return DatasetError(
+            f"{len(self.regions)} clips of {(s.keyframes - 1) * s.keyframe_spacing_s:g} s are too few, or too close "
+            f"together, for splits that share no ground: {counts}." + (f" Left out: {left}." if left else ""),
+            f"Record at least {minutes} more minute{'s' * (minutes > 1)} of driving, {apart_m:.0f} m or more away from "
+            "the other drives. --test 0 leaves out the test split.",
+        )
+
+    def _left_out(self) -> str:
+        return ", ".join(f"{count} {reason}" for reason, count in self.left_out.items())
 
     def add(self, number: int, drive: RecordedDrive, split_of: dict[str, str]) -> None:
         """Write the clips of a drive that have a split."""
@@ -140,8 +168,7 @@ class _OwnBuilder:
     def _clips(self, number: int, drive: RecordedDrive, count: bool = False) -> Iterator[_Clip]:
         s = self.settings
         track = read_track(drive.track, offset_s=drive.offset_s)
-        every = round(s.keyframe_spacing_s / s.frame_spacing_s)
-        length = (s.keyframes - 1) * every + 1
+        length = self._clip_frames
         size = (s.frame_height, s.frame_width)
         left = self.left_out if count else Counter[str]()
         with open_video(drive.video, size=size, spacing_s=s.frame_spacing_s) as video:
@@ -214,9 +241,6 @@ class _OwnBuilder:
 
     def finish(self, imagery: str, videos: list[str]) -> Prepared:
         """Write the tables; the manifest comes last and makes it a data set."""
-        if not self.clips:
-            why = ", ".join(f"{count} {reason}" for reason, count in self.left_out.items()) or "no frame could be read"
-            raise DatasetError(f"No clip could be made: {why}.", "Check the track's --offset and the imagery's bounds.")
         for name, rows in self.rows.items():
             write_table(self.out / f"{name}.parquet", to_table(name, rows))
         told = self.settings.model_dump(mode="json")
@@ -227,4 +251,4 @@ class _OwnBuilder:
             "left_out": dict(self.left_out),
         }  # fmt: skip
         write_text(self.out / MANIFEST, json.dumps(manifest, indent=2) + "\n")
-        return Prepared(dict(self.clips), dict(self.left_out))
+        return Prepared({name: self.clips[name] for name in SPLITS if self.clips[name]}, dict(self.left_out))
