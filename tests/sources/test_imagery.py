@@ -311,6 +311,10 @@ def bad_file(kind: str, folder: Path) -> str:
         write(path, noise(side=256), 'LOCAL_CS["site",UNIT["metre",1]]', on_tiles())
     elif kind == "complex numbers":
         on_grid(path, noise(side=256).astype(np.complex64))
+    elif kind == "complex integers":  # of radar; numpy has no such numbers
+        layout = {"width": 256, "height": 256, "count": 1, "crs": "EPSG:3857", "transform": on_tiles()}
+        with rasterio.open(path, "w", driver="GTiff", dtype="complex_int16", **layout):
+            pass
     elif kind == "empty folder":
         return str(folder)
     return str(path)
@@ -327,6 +331,7 @@ def bad_file(kind: str, folder: Path) -> str:
         ("no coordinate system", "-a_srs"),
         ("engineering coordinates", "-a_srs"),
         ("complex numbers", "not a picture"),
+        ("complex integers", "not a picture"),
         ("empty folder", "no map tiles"),
     ],
 )

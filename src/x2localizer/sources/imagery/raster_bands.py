@@ -66,13 +66,14 @@ def choose_bands(dataset: Any) -> Bands:
     if meaning[colours[0] - 1] == ColorInterp.palette:
         palette = _palette(dataset, colours[0])
         colours = colours[:1]
-    dtype = np.result_type(*(dataset.dtypes[band - 1] for band in colours))
-    if dtype.name not in _GDAL_TYPES:
+    kinds = [dataset.dtypes[band - 1] for band in colours]
+    unknown = [kind for kind in kinds if kind not in _GDAL_TYPES]  # complex, of which numpy does not know all
+    if unknown:
         raise ImageryError(
-            f"{dataset.name} holds {dtype.name} numbers, which are not a picture.",
+            f"{dataset.name} holds {unknown[0]} numbers, which are not a picture.",
             "Convert it to 8-bit colours first: gdal_translate -ot Byte -scale <in> <out.tif>.",
         )
-    return Bands(colours, alpha, palette, dtype)
+    return Bands(colours, alpha, palette, np.result_type(*kinds))
 
 
 def needs_view(dataset: Any, bands: Bands) -> bool:
