@@ -375,15 +375,32 @@ def test_towns_that_would_share_ground_are_refused() -> None:
         jobs_of(many)
 
 
+# A shell starts what it runs in the background with interrupts ignored, and that is inherited: also by these tests.
+INTERRUPTIBLE = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from x2localizer.cli import main
+main()
+"""
+
+
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to find the workers")
 @pytest.mark.parametrize("end", ["interrupt", "failure"])
 def test_nobody_writes_on_after_an_interrupt_or_a_failure(tmp_path: Path, end: str) -> None:
     out = tmp_path / "out"
     words = ["town", "dataset", "--preset", "quick", "--out", str(out), "--workers", "2", "--set", "train.towns=30"]
     work = subprocess.Popen(
-        [sys.executable, "-c", "from x2localizer.cli import main; main()", *words],
+        [sys.executable, "-c", INTERRUPTIBLE, *words],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
     )  # fmt: skip
+    try:
+        _end_it(work, out, end)
+    finally:
+        work.kill()
+        work.wait()
+
+
+def _end_it(work: subprocess.Popen[str], out: Path, end: str) -> None:
     deadline = time.monotonic() + 120
     while not (out / "frames" / "val").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
