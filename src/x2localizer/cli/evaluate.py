@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -31,6 +31,9 @@ def evaluate(
     work: Annotated[Path, typer.Option(help="Folder for embeddings and galleries, kept for the next run.")] = Path(
         "evaluation"
     ),
+    keep_first: Annotated[
+        bool, typer.Option("--keep-first", help="Rankings files: of an item that a query repeats, keep the first.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Measure models on a data set, side by side on the same videos and galleries.
@@ -63,7 +66,8 @@ def evaluate(
     else:
         run = {"coarse": _coarse, "fine": _fine, "random-start": _random_start}[protocol]
         with progress_bar("encoding") as progress:
-            asked = Asked([e for model in models for e in entrants(model)], source, split, work)
+            named = [replace(e, keep_first=keep_first) for model in models for e in entrants(model)]
+            asked = Asked(named, source, split, work)
             found = run(asked, lambda _, done, total: progress(done, total))
     values = measured({"protocol": protocol, "split": split, **found.values})
     if out is not None:
@@ -112,6 +116,10 @@ def _coarse(asked: Asked, report: Report) -> Found:
         "videos": videos, "gallery": gallery, "rows": tables.to_values(cells), "claims": tables.to_values(claims),
     }  # fmt: skip
     text = _heading(asked.split, videos, gallery) + tables.prefix_text(cells)
+    repeated = {row.run: row.repeated for row in rows if row.repeated}
+    if repeated:
+        values["repeated"] = repeated
+        text += "".join(f"\n\n{run}: repeated items dropped: {count:,}" for run, count in repeated.items())
     return Found(values, text + ("\n\n" + tables.claims_text(claims) if claims else ""))
 
 

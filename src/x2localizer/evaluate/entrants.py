@@ -38,6 +38,8 @@ class Entrant:
     rankings: Path | None = None
     tau_f: float = 0.01
     """The temperature of s_f that it was trained with."""
+    keep_first: bool = False
+    """Of a rankings file: whether the first of repeated items counts, instead of an error."""
 
 
 def entrants(name: str) -> list[Entrant]:

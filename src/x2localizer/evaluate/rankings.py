@@ -7,7 +7,7 @@ true region that is not listed has the worst rank. Every query must be there. Re
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,12 +18,21 @@ import pyarrow.compute as pc
 import pyarrow.csv as pv
 import pyarrow.parquet as pq
 
+from x2localizer.datasets.tables import RegionRow, VideoRow
 from x2localizer.errors import DatasetError
 from x2localizer.files import atomic_path
 from x2localizer.types import Ints
 
 SUFFIXES = (".csv", ".parquet")
 FULL_BUDGET = 8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FileRanks:
+    """Ranks of a rankings file: of each query's true item, by budget; and how many rows repeated an item."""
+
+    ranks: dict[int, Ints]
+    repeated: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,29 +44,47 @@ class _Part:
     score: npt.NDArray[np.float64]
     budget: Ints
 
+    def where(self, keep: npt.NDArray[np.bool_]) -> _Part:
+        """Only some of the rows."""
+        return _Part(self.query[keep], self.item[keep], self.score[keep], self.budget[keep])
 
-def ranks_of_file(path: Path, queries: list[str], items: list[str], truth: Ints) -> dict[int, Ints]:
-    """The rank of each query's true item by budget, from a rankings file."""
+
+def true_items(videos: Sequence[VideoRow], regions: Sequence[RegionRow]) -> Ints:
+    """The number of each video's region, shape (videos,)."""
+    number = {row.region_id: i for i, row in enumerate(regions)}
+    for video in videos:
+        if video.region_id not in number:
+            raise DatasetError(
+                f"The region of video '{video.video_id}' is not in the dataset.", "Run `x2l check` on the dataset."
+            )
+    return np.array([number[video.region_id] for video in videos], np.int64)
+
+
+def ranks_of_file(
+    path: Path, queries: list[str], items: list[str], truth: Ints, *, keep_first: bool = False
+) -> FileRanks:
+    """The rank of each query's true item by budget, from a rankings file.
+
+    ``truth`` holds the number of each query's true item. ``keep_first`` keeps the first row where a query lists an item
+    more than once, and counts the others; otherwise that is an error.
+    """
+    if not queries:
+        raise DatasetError("The dataset has no videos in this split.", "Choose another --split.")
     own: dict[int, npt.NDArray[np.float64]] = {}
     listed: dict[int, npt.NDArray[np.bool_]] = {}
-    for part in _parts(path, queries, items):
+    repeated = 0
+    for part, dropped in _once(path, queries, items, keep_first):
+        repeated += dropped
         for budget in np.unique(part.budget).tolist():
             rows = part.budget == budget
-            seen = listed.setdefault(budget, np.zeros((len(queries), len(items)), np.bool_))
-            pair = part.query[rows] * len(items) + part.item[rows]
-            flat = seen.reshape(-1)
-            if len(np.unique(pair)) < len(pair) or flat[pair].any():
-                repeated = pair[flat[pair]][0] if flat[pair].any() else _first_twice(pair)
-                query, item = queries[repeated // len(items)], items[repeated % len(items)]
-                raise DatasetError(f"{path} ranks {item} twice for {query}.", "Keep one score of each.")
-            flat[pair] = True
+            listed.setdefault(budget, np.zeros(len(queries), np.bool_))[part.query[rows]] = True
             mine = own.setdefault(budget, np.full(len(queries), -np.inf))
             true = rows & (part.item == truth[part.query])
             mine[part.query[true]] = part.score[true]
     if not own:
-        raise DatasetError(f"{path} ranks nothing.", "Write one row for each query and item.")
-    for budget, seen in listed.items():
-        silent = np.flatnonzero(~seen.any(1))
+        raise DatasetError(f"{path} has no rows.", "Write one row for each query and item.")
+    for budget, ranked in listed.items():
+        silent = np.flatnonzero(~ranked)
         if len(silent):
             raise DatasetError(
                 f"{path} does not rank {len(silent)} of {len(queries)} queries at budget {budget}, such as "
@@ -65,13 +92,34 @@ def ranks_of_file(path: Path, queries: list[str], items: list[str], truth: Ints)
                 "Rank every video of the split.",
             )
     before = {budget: np.zeros(len(queries), np.int64) for budget in own}
-    for part in _parts(path, queries, items):
+    for part, _ in _once(path, queries, items, keep_first):
         for budget, mine in own.items():
             ahead = (part.budget == budget) & (part.score >= mine[part.query])
             before[budget] += np.bincount(part.query[ahead], minlength=len(queries))
-    return {
-        budget: np.where(np.isneginf(mine), len(items), before[budget]).astype(np.int64) for budget, mine in own.items()
-    }
+    ranks = {budget: np.where(np.isneginf(mine), len(items), before[budget]) for budget, mine in own.items()}
+    return FileRanks({budget: found.astype(np.int64) for budget, found in ranks.items()}, repeated)
+
+
+def _once(path: Path, queries: list[str], items: list[str], keep_first: bool) -> Iterator[tuple[_Part, int]]:
+    """The rows of a file some at a time, each query and item once, and how many rows were dropped for that."""
+    seen: dict[int, npt.NDArray[np.bool_]] = {}
+    for part in _parts(path, queries, items):
+        keep = np.ones(len(part.query), np.bool_)
+        pair = part.query * len(items) + part.item
+        for budget in np.unique(part.budget).tolist():
+            known = seen.setdefault(budget, np.zeros(len(queries) * len(items), np.bool_))
+            rows = np.flatnonzero(part.budget == budget)
+            first = np.zeros(len(rows), np.bool_)
+            first[np.unique(pair[rows], return_index=True)[1]] = True
+            keep[rows] = first & ~known[pair[rows]]
+            known[pair[rows]] = True
+        if not keep_first and not keep.all():
+            query, item = divmod(int(pair[~keep][0]), len(items))
+            raise DatasetError(
+                f"{path} ranks {items[item]} twice for {queries[query]}.",
+                "Keep one score of each, or keep the first with --keep-first.",
+            )
+        yield part.where(keep), int((~keep).sum())
 
 
 def write_rankings(path: Path, parts: Iterator[tuple[str, int, list[str], npt.NDArray[np.floating]]]) -> None:
@@ -104,7 +152,7 @@ def _parts(path: Path, queries: list[str], items: list[str]) -> Iterator[_Part]:
             if found.null_count:
                 strange = words.filter(pc.is_null(found))[0].as_py()
                 raise DatasetError(
-                    f"{path} speaks of a {name} '{strange}' that the data set does not have.",
+                    f"{path} has a {name} '{strange}' that is not in the dataset.",
                     "Queries are video ids, items are region ids of the split.",
                 )
             numbers.append(found.to_numpy(zero_copy_only=False).astype(np.int64))
@@ -115,28 +163,35 @@ def _column(path: Path, batch: pa.RecordBatch, name: str, kind: pa.DataType) -> 
     try:
         column = batch.column(name).cast(kind)
     except pa.ArrowException as problem:
-        raise DatasetError(f"{path} has a column '{name}' that is not {kind}.", "Mend the column.") from problem
+        raise DatasetError(f"{path} has a column '{name}' that is not {kind}.", "Fix the column.") from problem
     if column.null_count:
         raise DatasetError(f"{path} has a row without {name}.", "Fill it in, or leave the row out.")
     return column
 
 
 def _batches(path: Path) -> Iterator[pa.RecordBatch]:
+    """The rows of a file as they are stored, some at a time."""
     try:
         if path.suffix == ".csv":
+            _refuse_wide_text(path)
             kinds = {"query": pa.string(), "item": pa.string(), "score": pa.float64(), "budget": pa.int64()}
             text = pv.ConvertOptions(column_types=kinds, null_values=[""])
             with pv.open_csv(path, convert_options=text) as reader:
+                _ = reader.schema.names  # raises if the header is not UTF-8
                 yield from reader
         else:
             with pq.ParquetFile(path) as file:
                 yield from file.iter_batches(batch_size=1 << 18)
+    except UnicodeDecodeError as problem:
+        raise DatasetError(f"{path} is not UTF-8 text.", "Save it as UTF-8.") from problem
     except (OSError, pa.ArrowException) as problem:
         raise DatasetError(
             f"Cannot read the rankings {path}: {str(problem).splitlines()[0][:160]}", "Write CSV or Parquet."
         ) from problem
 
 
-def _first_twice(values: Ints) -> int:
-    unique, counts = np.unique(values, return_counts=True)
-    return int(unique[counts > 1][0])
+def _refuse_wide_text(path: Path) -> None:
+    """UTF-16 and UTF-32 have zero bytes between the letters of a header; spreadsheets write them."""
+    with path.open("rb") as file:
+        if b"\0" in file.read(64):
+            raise DatasetError(f"{path} is UTF-16 text, or not text at all.", "Save it as UTF-8.")
