@@ -81,8 +81,11 @@ class Imagery:
         if geo.MAX_LATITUDE_DEG < abs(centre.lat_deg) <= 90:
             image, valid = blank(size)  # there is no map near the poles
             return Tile(image, valid, centre, geo.tile_size_m(centre.lat_deg, z) * tiles)
-        x, y = geo.tile_coordinates(centre.lat_deg, centre.lon_deg, z)
-        return self._read(Box(z, float(x) - tiles / 2, float(y) - tiles / 2, tiles), size, centre)
+        return self._read(_square(centre, z, tiles), size, centre)
+
+    def pixels_behind(self, centre: Position, z: int, size: int = 256, tiles: float = 1.0) -> float:
+        """About how many stored pixels :meth:`square` has to read; infinite if it would refuse."""
+        return self._source.pixels_behind(_square(centre, z, tiles), size)
 
     def region(self, region: Region, tile_size: int = 256) -> Tile:
         """The tiles of a region as one picture of ``n * tile_size`` pixels a side."""
@@ -116,3 +119,8 @@ class Imagery:
             raise ValueError(f"a picture of {size} pixels")
         image, valid = self._source.read(box, size)
         return Tile(image, valid, centre, geo.tile_size_m(centre.lat_deg, box.z) * box.across, tile)
+
+
+def _square(centre: Position, z: int, tiles: float) -> Box:
+    x, y = geo.tile_coordinates(centre.lat_deg, centre.lon_deg, z)
+    return Box(z, float(x) - tiles / 2, float(y) - tiles / 2, tiles)

@@ -108,6 +108,9 @@ class PixelSource(Protocol):
     def read(self, box: Box, size: int) -> tuple[Image, Mask]:
         """The pixels of a box, shape (size, size, 3), and which of them hold data."""
 
+    def pixels_behind(self, box: Box, size: int) -> float:
+        """About how many stored pixels :meth:`read` has to read; infinite if it would refuse."""
+
     def close(self) -> None:
         """Let go of open files."""
 

@@ -144,6 +144,16 @@ class RasterFile:
         self._damaged += not all(intact)
         return image, valid
 
+    def pixels_behind(self, box: Box, size: int) -> float:
+        """About how many stored pixels a read takes: those of the overview that fits."""
+        pixels = 0.0
+        for piece in self._pieces(box, size):
+            across, down = self._coarser(piece)
+            factor = self._level(min(across, down)).factor
+            area = (piece.right - piece.left) * (piece.bottom - piece.top)
+            pixels += area * max(across / factor, 1.0) * max(down / factor, 1.0)
+        return pixels
+
     def _pieces(self, box: Box, size: int) -> Iterator[_Piece]:
         """The parts of a picture that may hold data, cut at the antimeridian.
 
@@ -187,9 +197,7 @@ class RasterFile:
         """The pixels of a piece on the Web-Mercator grid, and which of them hold data."""
         x_m, y_m = piece.x_m + piece.left * piece.step_m, piece.y_m - piece.top * piece.step_m
         width, height = piece.right - piece.left, piece.bottom - piece.top
-        coarser = self._footprint.pixels_per_step(
-            x_m + width / 2 * piece.step_m, y_m - height / 2 * piece.step_m, piece.step_m
-        )
+        coarser = self._coarser(piece)
         level = self._level(min(coarser))
         average = max(coarser) / level.factor >= _AVERAGE_FROM
         place = level.dataset.transform
@@ -210,6 +218,14 @@ class RasterFile:
             yscale=_smoothing(coarser[1] / level.factor),
         ) as warped:
             return self._picture(warped.read([*level.colours, level.alpha or warped.count]))
+
+    def _coarser(self, piece: _Piece) -> tuple[float, float]:
+        """How many columns and rows of the file a pixel in the middle of a piece makes up."""
+        x_m, y_m = piece.x_m + piece.left * piece.step_m, piece.y_m - piece.top * piece.step_m
+        width, height = piece.right - piece.left, piece.bottom - piece.top
+        return self._footprint.pixels_per_step(
+            x_m + width / 2 * piece.step_m, y_m - height / 2 * piece.step_m, piece.step_m
+        )
 
     def _picture(self, pixels: npt.NDArray[Any]) -> tuple[Image, Mask]:
         """RGB of 8 bits from the bands of a read, whose last is how much of a pixel is data."""

@@ -134,6 +134,20 @@ class TileFolder:
                     mosaic.paste(tile, ((column - first_x) * side, (row - first_y) * side))
         return _cut(mosaic, (x - first_x) * side, (y - first_y) * side, across * side, size)
 
+    def pixels_behind(self, box: Box, size: int) -> float:
+        """About how many pixels the stored tiles under a box have."""
+        level = self._level(box.z + math.log2(size / box.across / self._side))
+        scale = 2.0 ** (level.z - box.z)
+        if self._shrink(box.across * scale * self._side / size) > 1 and box.across * scale > _MOST_TILES_ACROSS:
+            return math.inf
+        first_x, first_y = math.floor(box.x * scale), math.floor(box.y * scale)
+        last_x, last_y = math.ceil((box.x + box.across) * scale), math.ceil((box.y + box.across) * scale)
+        tiles = 0
+        for column in range(first_x, last_x):
+            top, bottom = level.columns.get(column % (1 << level.z), (0, -1))
+            tiles += max(0, min(bottom + 1, last_y) - max(top, first_y))
+        return float(tiles * self._side**2)
+
     def _level(self, zoom: float) -> _Level:
         """The coarsest level that is as fine as a zoom, else the finest of all."""
         fine = [z for z in self._levels if z >= zoom - 1e-9]
