@@ -11,9 +11,9 @@ import typer
 
 from x2localizer.cli.common import say, show_values
 from x2localizer.errors import ConfigError, ImageryError, TrackError, UserError, VideoError
-from x2localizer.show.pictures import contact_sheet, overview, save_picture
-from x2localizer.sources.imagery import open_imagery
-from x2localizer.sources.tracks import read_track
+from x2localizer.show.pictures import contact_sheet, save_picture
+from x2localizer.sources.imagery import Glance, glance, open_imagery
+from x2localizer.sources.tracks import TELEMETRY_SUFFIXES, TRACK_SUFFIXES, read_track
 from x2localizer.sources.video import open_video
 from x2localizer.types import Image
 
@@ -21,7 +21,6 @@ Values = dict[str, object]
 Reader = Callable[[str, Path | None, float], Values]
 VIDEO_SUFFIXES = {".mp4", ".mov", ".avi", ".mkv", ".webm", ".ts", ".m4v", ".mpg", ".mjpeg", ".3gp"}
 IMAGERY_SUFFIXES = {".tif", ".tiff", ".vrt", ".mbtiles", ".jp2", ".img"}
-TRACK_SUFFIXES = {".gpx", ".csv", ".tsv", ".raw", ".gpmf"}
 
 
 def inspect(
@@ -81,13 +80,14 @@ def _video(path: str, picture: Path | None, spacing: float) -> Values:
     values: Values = {
         "kind": "live video" if info.live else "video",
         "size": f"{info.width} x {info.height}",
+        "shape": _shape(info.width, info.height),
         "duration_s": info.duration_s if info.duration_s is not None else "unknown",
         "start_time": str(info.start_time or "unknown"),
         f"frames every {spacing:g} s": len(times),
         "last frame at": f"{times[-1]:.2f} s" if times else "none",
         "damaged frames met": skipped,
     }
-    if not info.live and suffix_has_telemetry(path):
+    if not info.live and Path(path).suffix.lower() in TELEMETRY_SUFFIXES:
         try:
             values["camera track"] = f"{len(read_track(Path(path)))} positions"
         except TrackError:
@@ -95,18 +95,19 @@ def _video(path: str, picture: Path | None, spacing: float) -> Values:
     return values
 
 
-def suffix_has_telemetry(path: str) -> bool:
-    """Whether a camera may have written its track into such a file."""
-    return Path(path).suffix.lower() in {".mp4", ".mov", ".360", ".insv"}
+def _shape(width: int, height: int) -> str:
+    """What the shape of the frames means for the localizer."""
+    if height <= width:
+        return "landscape"
+    return "portrait: frames are squeezed to the landscape shape of the model and show little of the street's sides"
 
 
 def _imagery(path: str, picture: Path | None, spacing: float) -> Values:
     with open_imagery(path) as imagery:
         info = imagery.info
-        shown = overview(imagery, 512 if picture is None else 1200)
+        whole = glance(imagery, 512 if picture is None else 1200)
         if picture is not None:
-            save_picture(picture, shown.image)
-        covered = float((shown.image.max(2) > 0).mean())
+            save_picture(picture, whole.image)
         west, south, east, north = info.bounds
         enough = "yes" if info.metres_per_pixel <= 1.0 else "no: 1 m per pixel or finer is needed"
         return {
@@ -117,9 +118,17 @@ def _imagery(path: str, picture: Path | None, spacing: float) -> Values:
             "metres_per_pixel": info.metres_per_pixel,
             "natural zoom": info.zoom,
             "fine enough": enough,
-            "holds data": f"about {covered:.0%} of its square" if covered else "no: nothing but nodata was found",
+            "holds data": _coverage(whole),
             "damaged reads": imagery.damaged,
         }
+
+
+def _coverage(whole: Glance) -> str:
+    """How much of its bounds imagery covers, and how that is known."""
+    if not whole.places:
+        return f"{whole.coverage:.0%} of its bounds" if whole.coverage else "no: it is empty or black"
+    how = f"sampled at {whole.places} places, as it has no overviews; `gdaladdo -r average FILE` adds them"
+    return f"about {whole.coverage:.0%} of its bounds ({how})" if whole.coverage else f"nothing found ({how})"
 
 
 def _track(path: str, picture: Path | None, spacing: float) -> Values:

@@ -31,9 +31,12 @@ _SAME_TIME_S = 1e-6
 """Slack for gaps that are as long as allowed but for rounding."""
 _LONGEST_OFFSET_S = 1e9  # 30 years
 
-_VIDEOS = {".mp4", ".mov", ".m4v", ".360", ".insv", ".lrv", ".mkv", ".avi"}
-_GPMF = {".raw", ".gpmf", ".gpmd"}
-_TABLES = {".csv", ".tsv", ".txt"}
+TELEMETRY_SUFFIXES = frozenset({".mp4", ".mov", ".m4v", ".360", ".insv", ".lrv", ".mkv", ".avi"})
+"""Videos that may hold the positions of the camera."""
+_GPMF = frozenset({".raw", ".gpmf", ".gpmd"})
+_TABLES = frozenset({".csv", ".tsv", ".txt"})
+TRACK_SUFFIXES = frozenset({".gpx"}) | _GPMF | _TABLES
+"""Files that hold a track and nothing else."""
 _MARKS_AND_BLANKS = b"\xef\xbb\xbf\xff\xfe \t\r\n\0"
 
 _GEOD = Geod(ellps="WGS84")
@@ -181,7 +184,7 @@ def _reader(path: Path) -> Callable[[Path], Points]:
         raise TrackError(f"{path} is empty.", "Record or export the track again.")
     if head[:4] == b"DEVC" or suffix in _GPMF:
         return read_gpmf
-    if head[4:8] == b"ftyp" or suffix in _VIDEOS:
+    if head[4:8] == b"ftyp" or suffix in TELEMETRY_SUFFIXES:
         return read_telemetry
     if suffix == ".gpx" or head.lstrip(_MARKS_AND_BLANKS).startswith(b"<"):
         return read_gpx
