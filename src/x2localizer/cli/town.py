@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from x2localizer.cli.common import SetOption, command_line, console, parse_size, progress_bar, say
-from x2localizer.config import DatasetSettings, TownSettings, load_config
+from x2localizer.config import DatasetSettings, TownSettings, load_config, preset_names
 
 app = typer.Typer(help="The embedded world: towns from a seed, from above and from the street.", no_args_is_help=True)
 
@@ -68,7 +68,7 @@ def show(town: Annotated[Path, typer.Argument(help="A folder made by x2l town bu
 @app.command(epilog="Example: x2l town dataset --preset quick --out data/quick --set train.towns=4")
 def dataset(
     out: Annotated[Path, typer.Option(help="Folder to write, or to go on with.")],
-    preset: Annotated[str, typer.Option(help="standard, quick, or a TOML file.")] = "quick",
+    preset: Annotated[str, typer.Option(help=f"{', '.join(preset_names('dataset'))}, or a TOML file.")] = "quick",
     workers: Annotated[int, typer.Option(min=1, max=64, help="Processes; each needs about 1 GB.")] = 2,
     overrides: SetOption = None,
 ) -> None:
