@@ -263,6 +263,10 @@ ENTITY = '<?xml version="1.0"?><!DOCTYPE gpx [<!ENTITY x SYSTEM "file:///etc/pas
         ("", "empty"),
         ("\n", "not a GPX"),
         ("hello", "not a GPX"),
+        (
+            gpx("<trkpt><extensions>" + "<a>" * 150_000 + "</a>" * 150_000 + "</extensions></trkpt>"),
+            "more than 100 deep",
+        ),
         (bytes(range(256)) * 20, "not a GPX"),
         (gpx(point(48, 11, "2024-05-01T12:00:00Z"))[:-20], "not a GPX"),
         (gpx(point("north", 11, "2024-05-01T12:00:00Z")), "not a GPX"),

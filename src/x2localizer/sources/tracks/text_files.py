@@ -11,10 +11,12 @@ import codecs
 import csv
 import io
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
+from xml.parsers import expat
 
 import gpxpy
 import gpxpy.gpx
@@ -44,6 +46,9 @@ COLUMNS = {
 
 MAX_BYTES = 100_000_000
 """About a million points. Parsed text takes up to 20 times its size in memory, so more is refused."""
+_DEEPEST = 100
+"""Levels of elements. GPX itself has six, extensions add a few."""
+_CHUNK = 1 << 20
 _MILLISECONDS = ("time_ms", "timestamp_ms", "milliseconds")
 
 
@@ -71,6 +76,8 @@ def _parse_gpx(path: Path, text: str) -> gpxpy.gpx.GPX:
     # Entities can make a small file grow without bound or pull in other files. No GPX needs them.
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
         raise TrackError(f"{path} declares a document type, which GPX does not have.", "Export the track again.")
+    if _too_deep(text):
+        raise TrackError(f"{path} nests its elements more than {_DEEPEST} deep.", "Export the track again.")
     try:
         return gpxpy.parse(text)
     except (gpxpy.gpx.GPXException, ValueError, RecursionError) as problem:
@@ -78,6 +85,29 @@ def _parse_gpx(path: Path, text: str) -> gpxpy.gpx.GPX:
             f"{path} is not a GPX file that can be read: {problem}.",
             "Export the track again, or cut the file back to its last whole point and close its tags.",
         ) from problem
+
+
+def _too_deep(text: str) -> bool:
+    """Whether elements are nested so deep that gpxpy, which copies them recursively, would crash the process."""
+    depth = deepest = 0
+
+    def start(name: str, attributes: object) -> None:
+        nonlocal depth, deepest
+        depth += 1
+        deepest = max(deepest, depth)
+
+    def end(name: str) -> None:
+        nonlocal depth
+        depth -= 1
+
+    parser = expat.ParserCreate()
+    parser.StartElementHandler, parser.EndElementHandler = start, end
+    with suppress(expat.ExpatError):  # the real parser says what is wrong
+        for at in range(0, len(text), _CHUNK):
+            parser.Parse(text[at : at + _CHUNK], at + _CHUNK >= len(text))
+            if deepest > _DEEPEST:
+                break
+    return deepest > _DEEPEST
 
 
 def _since_epoch(time: datetime | None) -> float | None:
