@@ -11,13 +11,13 @@ An interpolated pixel is valid when its centre lies on data, an averaged one whe
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import rasterio
 from affine import Affine
 from pyproj import CRS
 from rasterio.enums import Resampling
@@ -27,7 +27,17 @@ from x2localizer import geo
 from x2localizer.sources.imagery.footprint import Footprint
 from x2localizer.sources.imagery.pixel_source import VALID_FROM_ALPHA, Box, Extent, ImageryInfo, blank, natural_zoom
 from x2localizer.sources.imagery.raster_bands import Stretch, choose_bands, measure_stretch, needs_view, view_of
-from x2localizer.sources.imagery.raster_open import GDAL_ERRORS, WEB_MERCATOR, georeferenced, open_dataset, quiet_gdal
+from x2localizer.sources.imagery.raster_open import (
+    GDAL_ERRORS,
+    HTTP_SILENCE_S,
+    WEB_MERCATOR,
+    gdal_env,
+    georeferenced,
+    is_address,
+    no_answer,
+    open_dataset,
+    quiet_gdal,
+)
 from x2localizer.types import Image, Mask
 
 _AVERAGE_FROM = 1.5
@@ -38,6 +48,8 @@ _SMALLEST_RETRY = 64
 """Pixels; a read that fails is split until the damage is confined to pieces of this side."""
 _EDGE = 0.005
 """Of the extent: its edges are curved between the sampled points, so look for data a little beyond them."""
+_MAY_BE_REMOTE = frozenset({"VRT", "WMS", "WMTS", "OGCAPI"})
+"""Formats of GDAL whose files may only name a server."""
 _STRETCH_SIDE = 256
 """Pixels; overviews smaller than this are too smooth to measure a stretch on."""
 
@@ -88,6 +100,7 @@ class RasterFile:
         self._damaged = 0
         self._levels: dict[int | None, _Level] = {}
         self._file = self._base = open_dataset(path)
+        self._remote = is_address(path) or self._file.driver in _MAY_BE_REMOTE
         try:
             with quiet_gdal():
                 self._prepare()
@@ -139,7 +152,7 @@ class RasterFile:
     def read(self, box: Box, size: int) -> tuple[Image, Mask]:
         """The pixels of a box; what cannot be decoded is counted in :attr:`damaged` and not valid."""
         image, valid = blank(size)
-        with rasterio.Env():
+        with gdal_env():
             intact = [self._fill(piece, image, valid) for piece in self._pieces(box, size)]
         self._damaged += not all(intact)
         return image, valid
@@ -181,9 +194,12 @@ class RasterFile:
 
     def _fill(self, piece: _Piece, image: Image, valid: Mask) -> bool:
         """Put one piece into the picture; where the file is damaged, put as much as can be read."""
+        began_s = time.monotonic()
         try:
             pixels, holds = self._warp(piece)
-        except GDAL_ERRORS:
+        except GDAL_ERRORS as problem:
+            if self._remote and time.monotonic() - began_s >= HTTP_SILENCE_S:
+                raise no_answer(self._path) from problem  # the pieces of the piece would wait as long
             if max(piece.right - piece.left, piece.bottom - piece.top) <= _SMALLEST_RETRY:
                 return False
             intact = [self._fill(quarter, image, valid) for quarter in piece.quarters()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,10 +23,24 @@ GDAL_ERRORS = (RasterioError, CPLE_BaseError)
 WEB_MERCATOR = rasterio.CRS.from_epsg(3857)
 
 
+HTTP_SILENCE_S = 20
+"""Seconds after which a server that sends nothing is given up. GDAL itself waits for ever, deaf to Ctrl-C."""
+
+
+def gdal_env() -> rasterio.Env:
+    """GDAL's messages go to the log, and servers that never answer are errors; the user's own settings win."""
+    limits = {
+        "GDAL_HTTP_CONNECTTIMEOUT": HTTP_SILENCE_S,
+        "GDAL_HTTP_LOW_SPEED_TIME": HTTP_SILENCE_S,
+        "GDAL_HTTP_LOW_SPEED_LIMIT": 1,
+    }
+    return rasterio.Env(**{name: value for name, value in limits.items() if name not in os.environ})
+
+
 @contextmanager
 def quiet_gdal() -> Iterator[None]:
-    """GDAL's messages go to the log, and what we tell in our own words is not told twice."""
-    with rasterio.Env(), warnings.catch_warnings():
+    """:func:`gdal_env` without the warnings that our own errors replace."""
+    with gdal_env(), warnings.catch_warnings():
         warnings.simplefilter("ignore", NotGeoreferencedWarning)
         warnings.simplefilter("ignore", NodataShadowWarning)
         yield
@@ -96,6 +111,19 @@ def _straightened(dataset: Any, path: str) -> Any:
         ) from problem
 
 
+def is_address(path: str) -> bool:
+    """Whether a path names something that GDAL reads over a network, or through another reader."""
+    return "://" in path or path.startswith("/vsi")
+
+
+def no_answer(path: str) -> ImageryError:
+    """The error for a server that sends nothing."""
+    return ImageryError(
+        f"The server behind {path} sent nothing for {HTTP_SILENCE_S} s.",
+        "Check the address and the connection, or download the imagery first.",
+    )
+
+
 def _cannot_open(path: str) -> ImageryError:
     name = path if len(path) < 200 else f"{path[:200]}..."
     local = Path(path)
@@ -111,6 +139,6 @@ def _cannot_open(path: str) -> ImageryError:
             "Give a GeoTIFF, COG, VRT or MBTiles file or a folder of {z}/{x}/{y} tiles; gdalinfo tells more. "
             "If it is one, the file is damaged: copy or download it again.",
         )
-    if "://" in path or path.startswith("/vsi"):
+    if is_address(path):
         return ImageryError(f"{name} cannot be opened.", "Check the address, the connection and your access to it.")
     return ImageryError(f"There is no imagery at {name}.", "Check the path.")
