@@ -33,7 +33,7 @@ def own(
     ] = None,
     val: Annotated[float, typer.Option(help="Share of clips for validation.")] = 0.15,
     test: Annotated[float, typer.Option(help="Share of clips for testing.")] = 0.15,
-    zoom: Annotated[int, typer.Option(help="Web-Mercator level of the tiles.")] = 19,
+    zoom: Annotated[int, typer.Option(min=12, max=22, help="Web-Mercator zoom of the tiles.")] = 19,
     overrides: SetOption = None,
 ) -> None:
     """Your own drives: videos with recorded tracks, and imagery under them; splits share no ground."""

@@ -25,6 +25,9 @@ from x2localizer.types import Position, Region, Tile, TileId
 
 __all__ = ["Imagery", "ImageryInfo", "open_imagery"]
 
+FINEST_ZOOM = 24
+"""Tiles of 2 m; no imagery is finer."""
+
 
 def open_imagery(path: str | Path, *, tms: bool | None = None) -> Imagery:
     """Open a file, a folder of tiles, or an address that GDAL reads (``https://``, ``s3://``, ``/vsicurl/``).
@@ -97,6 +100,8 @@ class Imagery:
 
         0 means all that the bounds touch. No pixels are read: a tile inside the bounds may still lack data.
         """
+        if not 0 <= z <= FINEST_ZOOM:
+            raise ImageryError(f"There are no tiles of zoom {z}.", f"Give a zoom from 0 to {FINEST_ZOOM}, such as 19.")
         return self._source.extent(z).tiles(z, min_coverage)
 
     def close(self) -> None:
