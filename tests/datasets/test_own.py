@@ -96,6 +96,37 @@ def test_too_little_driving_is_refused_before_anything_is_written(field: Path, t
     assert made.clips == {"train": 4}
 
 
+def test_an_interrupted_run_can_be_started_again(field: Path, tmp_path: Path) -> None:
+    rides = _record(tmp_path, [(0.0, 0.0, 400)])
+
+    def interrupt(text: str) -> None:
+        if "clips written" in text:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        prepare_own(rides, field, tmp_path / "d", SETTINGS, val=0.2, test=0.2, progress=interrupt)
+    assert (tmp_path / "d" / "frames").exists()
+    with pytest.raises(DatasetError, match=r"has no dataset\.json"):
+        open_dataset(tmp_path / "d")
+    told: list[str] = []
+    made = prepare_own(rides, field, tmp_path / "d", SETTINGS, val=0.2, test=0.0, progress=told.append)
+    assert made.clips["val"] > 0
+    assert f"{rides[0].video}: 10 clips read" in told
+    names = {path.name for path in (tmp_path / "d").iterdir()} - {".lock"}
+    assert names == {
+        "dataset.json",
+        "regions.parquet",
+        "videos.parquet",
+        "frames.parquet",
+        "regions",
+        "frames",
+        "tiles",
+    }
+    assert not (tmp_path / "d" / "frames" / "test").exists()
+    with pytest.raises(DatasetError, match="other files"):
+        prepare_own(rides, field, tmp_path / "d", SETTINGS)
+
+
 def test_the_check_refuses_what_cannot_be_trained_on(field: Path, tmp_path: Path) -> None:
     rides = _record(tmp_path, [(0.0, 0.0, 80)])
     prepare_own(rides, field, tmp_path / "d", SETTINGS, val=0.0, test=0.0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,17 @@ from x2localizer.config import DatasetSettings
 from x2localizer.datasets.dataset import MANIFEST
 from x2localizer.datasets.ground import split_ground
 from x2localizer.datasets.media import write_pictures
-from x2localizer.datasets.tables import FORMAT, SPLITS, FrameRow, RegionRow, Row, VideoRow, to_table, write_table
+from x2localizer.datasets.tables import (
+    FORMAT,
+    SCHEMAS,
+    SPLITS,
+    FrameRow,
+    RegionRow,
+    Row,
+    VideoRow,
+    to_table,
+    write_table,
+)
 from x2localizer.errors import DatasetError
 from x2localizer.files import holds_other_files, only_writer, write_text
 from x2localizer.sources.imagery import Imagery, open_imagery
@@ -36,6 +47,10 @@ AREA = 64
 """Tiles along the side of an area."""
 COVERED = 0.5
 """A clip whose region holds less imagery is left out."""
+UNFINISHED = ".unfinished"
+"""The file that marks a dataset which is being written."""
+TELL_EVERY = 10
+"""Clips between two reports of progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,18 +98,35 @@ def prepare_own(
     """Make a data set of drives below ``out``; gives what is in it."""
     if not drives or min(val, test) < 0 or val + test >= 1:
         raise DatasetError("There is nothing to train on.", "Give drives, and shares val and test below 1 together.")
-    if holds_other_files(out):
+    if holds_other_files(out) and not _unfinished(out):
         raise DatasetError(f"{out} holds other files.", "Choose a new folder with --out.")
     with only_writer(out), open_imagery(imagery) as opened:
+        _remove_unfinished(out)
         builder = _OwnBuilder(opened, out, settings, zoom)
         for number, drive in enumerate(drives):
             progress(f"{drive.video}: reading the track and the video")
-            builder.look(number, drive)
+            builder.look(number, drive, progress)
         split_of = builder.split({"train": 1 - val - test, "val": val, "test": test})
+        write_text(out / UNFINISHED, "")
         for number, drive in enumerate(drives):
             progress(f"{drive.video}: writing clips")
-            builder.add(number, drive, split_of)
+            builder.add(number, drive, split_of, progress)
         return builder.finish(str(imagery), [drive.video for drive in drives])
+
+
+def _unfinished(out: Path) -> bool:
+    """Whether a folder holds what an interrupted run left there."""
+    return (out / UNFINISHED).is_file() and not (out / MANIFEST).exists()
+
+
+def _remove_unfinished(out: Path) -> None:
+    """Remove what an interrupted run wrote; the drives may be others now."""
+    if _unfinished(out):
+        for name in ("frames", "tiles", "regions"):
+            shutil.rmtree(out / name, ignore_errors=True)
+        for name in SCHEMAS:
+            (out / f"{name}.parquet").unlink(missing_ok=True)
+        (out / UNFINISHED).unlink()
 
 
 def _area(split: str, region: Region) -> str:
@@ -119,10 +151,12 @@ class _OwnBuilder:
         s = self.settings
         return (s.keyframes - 1) * round(s.keyframe_spacing_s / s.frame_spacing_s) + 1
 
-    def look(self, number: int, drive: RecordedDrive) -> None:
-        """Where the clips of a drive are, without keeping a picture."""
-        for clip in self._clips(number, drive, count=True):
+    def look(self, number: int, drive: RecordedDrive, progress: Callable[[str], None]) -> None:
+        """Keep the regions of a drive's clips, and no picture."""
+        for count, clip in enumerate(self._clips(number, drive, count=True), 1):
             self.regions[clip.video_id] = clip.region
+            if count % TELL_EVERY == 0:
+                progress(f"{drive.video}: {count} clips read")
 
     def split(self, shares: dict[str, float]) -> dict[str, str]:
         """The split of each clip, by its id; refuses if a split that was asked for gets none."""
@@ -159,11 +193,13 @@ class _OwnBuilder:
     def _left_out(self) -> str:
         return ", ".join(f"{count} {reason}" for reason, count in self.left_out.items())
 
-    def add(self, number: int, drive: RecordedDrive, split_of: dict[str, str]) -> None:
+    def add(self, number: int, drive: RecordedDrive, split_of: dict[str, str], progress: Callable[[str], None]) -> None:
         """Write the clips of a drive that have a split."""
-        for clip in self._clips(number, drive):
+        for count, clip in enumerate(self._clips(number, drive), 1):
             if clip.video_id in split_of:
                 self._write(clip, split_of[clip.video_id])
+            if count % TELL_EVERY == 0:
+                progress(f"{drive.video}: {count} clips written")
 
     def _clips(self, number: int, drive: RecordedDrive, count: bool = False) -> Iterator[_Clip]:
         s = self.settings
@@ -251,4 +287,5 @@ class _OwnBuilder:
             "left_out": dict(self.left_out),
         }  # fmt: skip
         write_text(self.out / MANIFEST, json.dumps(manifest, indent=2) + "\n")
+        (self.out / UNFINISHED).unlink()
         return Prepared({name: self.clips[name] for name in SPLITS if self.clips[name]}, dict(self.left_out))
