@@ -28,7 +28,7 @@ from x2localizer.show.dataset import dataset_sheet
 
 
 def _snapshot(root: Path) -> dict[str, bytes]:
-    """Every file of a data set but the scratch folder."""
+    """Every file of a dataset but the scratch folder."""
     return {
         str(p.relative_to(root)): p.read_bytes()
         for p in sorted(root.rglob("*"))
@@ -270,9 +270,9 @@ DAMAGES: list[tuple[str, Damage]] = [
     ("cannot be opened", lambda root: (root / "dataset.json").unlink()),
     ("cannot be opened", lambda root: (root / "dataset.json").write_text("{}")),
     ("cannot be opened", lambda root: (root / "dataset.json").write_text('{"format": 999}')),
-    ("nowhere in the data set", lambda root: _edit(root, "regions", _set("image_path", 0, "../../etc/passwd"))),
-    ("nowhere in the data set", lambda root: _edit(root, "frames", _set("image_path", 0, "/etc/passwd"))),
-    ("nowhere in the data set", lambda root: _edit(root, "frames", _set("tile_path", 0, "../tile.jpg"))),
+    ("nowhere in the dataset", lambda root: _edit(root, "regions", _set("image_path", 0, "../../etc/passwd"))),
+    ("nowhere in the dataset", lambda root: _edit(root, "frames", _set("image_path", 0, "/etc/passwd"))),
+    ("nowhere in the dataset", lambda root: _edit(root, "frames", _set("tile_path", 0, "../tile.jpg"))),
     ("is negative", lambda root: _edit(root, "frames", _set("image_length", 0, -5))),
     ("cut short", lambda root: _edit(root, "frames", _set("image_length", 0, 1 << 40))),
     ("than the manifest says", lambda root: _drop_last(root, "regions")),
@@ -336,7 +336,7 @@ def test_a_frame_without_a_tile_is_a_note_that_names_it(tiny_dataset: Path, tmp_
     assert (found.level, found.count, found.examples) == ("note", 1, ("row 7 of frames.parquet",))
 
 
-def test_a_damaged_data_set_is_told_by_the_command_too(tiny_dataset: Path, tmp_path: Path) -> None:
+def test_a_damaged_dataset_is_told_by_the_command_too(tiny_dataset: Path, tmp_path: Path) -> None:
     root = tmp_path / "damaged"
     shutil.copytree(tiny_dataset, root)
     _edit(root, "frames", _set("lat_deg", 0, float("nan")))
@@ -347,12 +347,12 @@ def test_a_damaged_data_set_is_told_by_the_command_too(tiny_dataset: Path, tmp_p
     assert "Unexpected" not in done.stdout + done.stderr
 
 
-def test_pictures_outside_the_data_set_are_not_read(tiny_dataset: Path, tmp_path: Path) -> None:
+def test_pictures_outside_the_dataset_are_not_read(tiny_dataset: Path, tmp_path: Path) -> None:
     outside = tmp_path / "secret.jpg"
     shutil.copy(next((tiny_dataset / "regions" / "val").iterdir()), outside)
     data = open_dataset(tiny_dataset)
     for path in (str(outside), f"../{tmp_path.name}/secret.jpg", ""):
-        with pytest.raises(DatasetError, match="not a picture of the data set"):
+        with pytest.raises(DatasetError, match="not a picture of the dataset"):
             data.picture(Media(path))
 
 

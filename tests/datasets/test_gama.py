@@ -69,7 +69,7 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_tree_becomes_a_sound_data_set(tree: Path) -> None:
+def test_a_tree_becomes_a_sound_dataset(tree: Path) -> None:
     out = tree / "data"
     report = prepare_gama(tree, tree, out, held_out=0.5)
     assert report.counts["train videos"] == 60

@@ -1,4 +1,4 @@
-"""One's own drives as a data set: what is in it, that splits share no ground, and what is left out and why."""
+"""One's own drives as a dataset: what is in it, that splits share no ground, and what is left out and why."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def drives(town: Town, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_own_drives_become_a_sound_data_set(drives: Path, tmp_path: Path) -> None:
+def test_own_drives_become_a_sound_dataset(drives: Path, tmp_path: Path) -> None:
     rides = [RecordedDrive(str(drives / n / "drive.mp4"), drives / n / "drive.gpx") for n in ("1", "2")]
     imagery = drives / "town" / "aerial.tif"
     made = prepare_own(rides, imagery, tmp_path / "d", SETTINGS, val=0.0, test=0.0)

@@ -1,4 +1,4 @@
-"""``x2l check``: is this data set whole?"""
+"""``x2l check``: is this dataset whole?"""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from x2localizer.show.pictures import save_picture
 
 
 def check(
-    data: Annotated[Path, typer.Argument(help="A data set folder.")],
+    data: Annotated[Path, typer.Argument(help="A dataset folder.")],
     full: Annotated[bool, typer.Option("--full", help="Decode every picture, not a sample.")] = False,
     sheet: Annotated[Path | None, typer.Option(help="Where to draw samples; DATA/sheet.png by default.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Validate any data set: counts, missing or damaged files, wrong positions, order and times.
+    """Validate any dataset: counts, missing or damaged files, wrong positions, order and times.
 
     Exits with 1 if something is wrong. Example: x2l check data/quick
     """

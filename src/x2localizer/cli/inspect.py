@@ -37,7 +37,7 @@ def inspect(
     if (Path(path) / "town.json").is_file():
         path = str(Path(path) / "aerial.tif")
     if (Path(path) / "dataset.json").is_file():
-        raise ConfigError(f"{path} is a data set.", f"Use: x2l check {path}")
+        raise ConfigError(f"{path} is a dataset.", f"Use: x2l check {path}")
     suffix = Path(path).suffix.lower()
     if suffix in IMAGERY_SUFFIXES:
         readers: list[Reader] = [_imagery]

@@ -1,4 +1,4 @@
-"""``x2l prepare``: other people's material as a data set of ours."""
+"""``x2l prepare``: other people's material as a dataset of ours."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from x2localizer.errors import ConfigError
 ENOUGH_CLIPS = 10_000
 """Training clips that small towers need when they start from random weights."""
 
-app = typer.Typer(help="Make a data set from other material than towns.", no_args_is_help=True)
+app = typer.Typer(help="Make a dataset from other material than towns.", no_args_is_help=True)
 
 
 @app.callback()
 def group() -> None:
-    """Make a data set."""
+    """Make a dataset."""
 
 
 @app.command(epilog="Example: x2l prepare own --video a.mp4 --track a.gpx --imagery city.tif --out data/own")
@@ -26,7 +26,7 @@ def own(
     video: Annotated[list[str], typer.Option(help="A drive; may be repeated, with a --track for each.")],
     track: Annotated[list[Path], typer.Option(help="Where it went: GPX, CSV, or a video with telemetry.")],
     imagery: Annotated[str, typer.Option(help="Aerial imagery of the area.")],
-    out: Annotated[Path, typer.Option(help="Folder of the data set.")],
+    out: Annotated[Path, typer.Option(help="Folder of the dataset.")],
     offset: Annotated[
         list[float] | None,
         typer.Option(help="Seconds from the start of a track to the start of its video: one for all, or one for each."),
@@ -70,7 +70,7 @@ def own(
 def gama(
     gama: Annotated[Path, typer.Option(help="Folder with Ground/, Aerial/, GAMa/ and the lists.")],
     bdd: Annotated[Path | None, typer.Option(help="Folder of BDD100K with info/; default: as --gama.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the data set; pictures are linked, not copied.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the dataset; pictures are linked, not copied.")] = None,
     lists: Annotated[Path | None, typer.Option(help="Folder of the four lists, if they lie elsewhere.")] = None,
     held_out: Annotated[float, typer.Option(help="Share of the training ground to choose models by.")] = 0.08,
     report: Annotated[bool, typer.Option("--report", help="Only tell what the lists say; no pictures needed.")] = False,

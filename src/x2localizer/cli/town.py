@@ -72,7 +72,7 @@ def dataset(
     workers: Annotated[int, typer.Option(min=1, max=64, help="Processes; each needs about 1 GB.")] = 2,
     overrides: SetOption = None,
 ) -> None:
-    """Make a data set of towns for training and evaluation. A run that was killed goes on where it stopped."""
+    """Make a dataset of towns for training and evaluation. A run that was killed goes on where it stopped."""
     from x2localizer.datasets.town import make_dataset  # noqa: PLC0415 - numba takes a second to load
 
     settings = load_config(DatasetSettings, "dataset", preset, overrides or [])
@@ -81,5 +81,5 @@ def dataset(
         say(f"{out} is finished already; x2l check {quote(str(out))} tells whether it is whole")
     with progress_bar("towns") as progress:
         make_dataset(settings, out, command_line(*words), workers, progress)
-    say(f"data set in {out}")
+    say(f"dataset in {out}")
     say(f"next: x2l check {quote(str(out))}")

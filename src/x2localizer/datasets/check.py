@@ -1,4 +1,4 @@
-"""Is a data set whole? Finds what is wrong and tells it; never stops at the first thing."""
+"""Is a dataset whole? Finds what is wrong and tells it; never stops at the first thing."""
 
 from __future__ import annotations
 
@@ -74,13 +74,13 @@ class CheckReport:
 def check_dataset(
     root: Path, *, full: bool = False, progress: Callable[[int, int], None] = lambda done, total: None
 ) -> CheckReport:
-    """Check a data set's tables and media; ``full`` decodes every picture instead of a sample."""
+    """Check a dataset's tables and media; ``full`` decodes every picture instead of a sample."""
     report = CheckReport(str(root))
     try:
         data = open_dataset(root)
         tables = (data.region_table, data.video_table, data.frame_table)
     except UserError as problem:
-        report.add("error", "the data set cannot be opened", [str(problem)])
+        report.add("error", "the dataset cannot be opened", [str(problem)])
         return report
     if not _check_values(report, dict(zip(SCHEMAS, tables, strict=True))):
         return report
@@ -326,7 +326,7 @@ def _check_media(report: CheckReport, data: Dataset, full: bool, progress: Calla
         progress(done, len(chosen))
     report.counts |= {"media files": len(sizes), "pictures": len(everything), "pictures decoded": len(chosen)}
     report.add("note", "frames without a tile", tileless)
-    report.add("error", "pictures that are nowhere in the data set", astray)
+    report.add("error", "pictures that are nowhere in the dataset", astray)
     report.add("error", "missing files", missing)
     report.add("error", "files that are cut short", short)
     report.add("error", "damaged pictures", damaged)
@@ -341,7 +341,7 @@ def _media(table: pa.Table, prefix: str) -> Iterator[Media]:
 
 
 def _size(root: Path, path: str) -> int:
-    """Bytes of a file below the data set, or -1 if it is not there."""
+    """Bytes of a file below the dataset, or -1 if it is not there."""
     try:
         return (root / path).stat().st_size
     except OSError:

@@ -1,4 +1,4 @@
-"""A data set on disk, opened for reading.
+"""A dataset on disk, opened for reading.
 
 dataset.json      what it is: format, kind, the command, seeds and config that made it, counts
 regions.parquet   videos.parquet   frames.parquet
@@ -52,7 +52,7 @@ class Dataset:
 
     @cached_property
     def contents(self) -> str:
-        """A short name for exactly these tables, to keep what is computed from them under: a data set that was made
+        """A short name for exactly these tables, to keep what is computed from them under: a dataset that was made
         again in another way has another one, whatever its manifest says."""
         digest = hashlib.sha256(str(self.manifest.get("fingerprint", "")).encode())
         for name in ("regions", "videos", "frames"):
@@ -78,7 +78,7 @@ class Dataset:
         """Where a video's frames begin and end in the table."""
         start, stop = self._ranges.get(video_id, (0, 0))
         if start == stop:
-            raise DatasetError(f"The data set has no frames of video '{video_id}'.", "Run `x2l check` on it.")
+            raise DatasetError(f"The dataset has no frames of video '{video_id}'.", "Run `x2l check` on it.")
         return start, stop
 
     def keyframes(self, video_id: str) -> list[FrameRow]:
@@ -124,11 +124,11 @@ def video_blocks(frames: pa.Table) -> list[tuple[str, int, int]]:
 
 
 def open_dataset(root: Path) -> Dataset:
-    """Open a data set; another format or a missing file is a clear error."""
+    """Open a dataset; another format or a missing file is a clear error."""
     path = root / MANIFEST
     if not path.is_file():
         raise DatasetError(
-            f"{root} is not a data set: it has no {MANIFEST}.",
+            f"{root} is not a dataset: it has no {MANIFEST}.",
             "Make one with `x2l town dataset --preset quick --out DIR`; one that was interrupted is finished by "
             "running its command again.",
         )
@@ -136,7 +136,7 @@ def open_dataset(root: Path) -> Dataset:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         version = manifest["format"]
     except (OSError, ValueError, KeyError, TypeError) as problem:
-        raise DatasetError(f"{path} is damaged.", "Make the data set again.") from problem
+        raise DatasetError(f"{path} is damaged.", "Make the dataset again.") from problem
     if version != FORMAT:
         raise DatasetError(
             f"{root} has format {version}, this version reads {FORMAT}.",
@@ -151,12 +151,12 @@ def _read_table(root: Path, name: str) -> pa.Table:
         table = pq.read_table(path)
     except (OSError, pa.ArrowException) as problem:
         raise DatasetError(
-            f"Cannot read {path}: it is missing or damaged.", "Run `x2l check` on the data set."
+            f"Cannot read {path}: it is missing or damaged.", "Run `x2l check` on the dataset."
         ) from problem
     wanted = SCHEMAS[name]
     for field in wanted:
         if field.name not in table.column_names or table.schema.field(field.name).type != field.type:
-            raise DatasetError(f"{path} has no column '{field.name}' of type {field.type}.", "Make the data set again.")
+            raise DatasetError(f"{path} has no column '{field.name}' of type {field.type}.", "Make the dataset again.")
     return table.select(wanted.names)
 
 

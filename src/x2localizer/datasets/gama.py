@@ -1,4 +1,4 @@
-"""From the public folders of GAMa and BDD100K to our format. Pictures stay where they are: the data set links to them.
+"""From the public folders of GAMa and BDD100K to our format. Pictures stay where they are: the dataset links to them.
 
     GAMA/Ground/{train,val}/VIDEO/INDEX_LAT_LON.jpg    frames, about one a second
     GAMA/Aerial/{train,val}/VIDEO/INDEX_LAT_LON.jpg    the tile centred on each
@@ -126,7 +126,7 @@ def prepare_gama(
     held_out: float = 0.08,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> GamaReport:
-    """Make a data set that links to the pictures of GAMa; gives what was found."""
+    """Make a dataset that links to the pictures of GAMa; gives what was found."""
     if not 0 < held_out <= 0.5:
         raise DatasetError(f"{held_out} of the ground cannot be held out.", "Give a share between 0 and 0.5.")
     if holds_other_files(out):
@@ -172,7 +172,7 @@ def keyframe_numbers(frames: int) -> list[int]:
 
 
 class _GamaBuilder:
-    """A data set on its way."""
+    """A dataset on its way."""
 
     def __init__(self, bdd: Path, gama: Path, out: Path, report: GamaReport, listed: dict[str, int]) -> None:
         self.bdd, self.gama, self.out, self.report, self.listed = bdd, gama, out, report, listed

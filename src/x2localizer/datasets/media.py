@@ -1,4 +1,4 @@
-"""Pictures in and out of a data set: single JPEG files, and motion-JPEG files that hold a video's frames.
+"""Pictures in and out of a dataset: single JPEG files, and motion-JPEG files that hold a video's frames.
 
 A motion-JPEG file is JPEG pictures one after the other; any video player opens it, and the frames table knows where
 each one begins.
@@ -42,7 +42,7 @@ def write_pictures(root: Path, name: str, pictures: Iterable[Image], quality: in
 
 @lru_cache(maxsize=1 << 16)
 def below(path: str) -> bool:
-    """Whether a path of a table stays inside the data set's folder."""
+    """Whether a path of a table stays inside the dataset's folder."""
     parts = PurePath(path).parts
     return bool(parts) and not PurePath(path).is_absolute() and ".." not in parts and "\0" not in path
 
@@ -51,16 +51,16 @@ def read_bytes(root: Path, media: Media) -> bytes:
     """The bytes of one picture."""
     path = root / media.path
     if not below(media.path) or media.offset < 0 or media.length < 0:
-        raise DatasetError(f"'{media.path}' is not a picture of the data set.", "Run `x2l check` on the data set.")
+        raise DatasetError(f"'{media.path}' is not a picture of the dataset.", "Run `x2l check` on the dataset.")
     try:
         with path.open("rb") as file:
             file.seek(media.offset)
             rest = path.stat().st_size - media.offset
             data = file.read(min(media.length, rest) if media.length else rest) if rest > 0 else b""
     except OSError as problem:
-        raise DatasetError(f"Cannot read {path}: {problem.strerror}.", "Run `x2l check` on the data set.") from problem
+        raise DatasetError(f"Cannot read {path}: {problem.strerror}.", "Run `x2l check` on the dataset.") from problem
     if not data or (media.length and len(data) < media.length):
-        raise DatasetError(f"{path} is cut short at byte {media.offset}.", "Run `x2l check` on the data set.")
+        raise DatasetError(f"{path} is cut short at byte {media.offset}.", "Run `x2l check` on the dataset.")
     return data
 
 
@@ -76,5 +76,5 @@ def read_picture(root: Path, media: Media, size: tuple[int, int] | None = None) 
             return np.asarray(picture.convert("RGB").resize(size[::-1], Pillow.Resampling.BICUBIC))
     except (OSError, ValueError, SyntaxError, Pillow.DecompressionBombError) as problem:
         raise DatasetError(
-            f"{root / media.path} holds no picture at byte {media.offset}.", "Run `x2l check` on the data set."
+            f"{root / media.path} holds no picture at byte {media.offset}.", "Run `x2l check` on the dataset."
         ) from problem

@@ -95,7 +95,7 @@ def prepare_own(
     zoom: int = 19,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Prepared:
-    """Make a data set of drives below ``out``; gives what is in it."""
+    """Make a dataset of drives below ``out``; gives what is in it."""
     if not drives or min(val, test) < 0 or val + test >= 1:
         raise DatasetError("There is nothing to train on.", "Give drives, and shares val and test below 1 together.")
     if holds_other_files(out) and not _unfinished(out):
@@ -135,7 +135,7 @@ def _area(split: str, region: Region) -> str:
 
 
 class _OwnBuilder:
-    """A data set on its way."""
+    """A dataset on its way."""
 
     def __init__(self, imagery: Imagery, out: Path, settings: DatasetSettings, zoom: int) -> None:
         self.imagery, self.out, self.settings, self.zoom = imagery, out, settings, zoom
@@ -276,7 +276,7 @@ class _OwnBuilder:
         self.clips[split] += 1
 
     def finish(self, imagery: str, videos: list[str]) -> Prepared:
-        """Write the tables; the manifest comes last and makes it a data set."""
+        """Write the tables; the manifest comes last and makes it a dataset."""
         for name, rows in self.rows.items():
             write_table(self.out / f"{name}.parquet", to_table(name, rows))
         told = self.settings.model_dump(mode="json")

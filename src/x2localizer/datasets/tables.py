@@ -1,4 +1,4 @@
-"""The tables of a data set: regions, videos and frames, as rows with types and as Parquet schemas.
+"""The tables of a dataset: regions, videos and frames, as rows with types and as Parquet schemas.
 
 A picture is a range of bytes in a file (offset and length; length 0 is the whole file), so that a picture of its own
 and one of the pictures in a motion-JPEG file are read alike.
@@ -19,7 +19,7 @@ from x2localizer.files import atomic_path
 from x2localizer.types import Position, Region
 
 FORMAT = 1
-"""Raised when an old reader could misread a new data set."""
+"""Raised when an old reader could misread a new dataset."""
 SPLITS = ("train", "val", "test")
 ROLES = ("clip", "long")
 """A clip lies inside its region; a long drive leaves it."""
@@ -27,7 +27,7 @@ ROLES = ("clip", "long")
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """Where a picture is: a file below the data set's folder, and the bytes in it."""
+    """Where a picture is: a file below the dataset's folder, and the bytes in it."""
 
     path: str
     offset: int = 0

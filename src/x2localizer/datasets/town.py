@@ -1,4 +1,4 @@
-"""From towns to a data set: every town is a part that is written whole or not at all, so a killed run resumes."""
+"""From towns to a dataset: every town is a part that is written whole or not at all, so a killed run resumes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Job:
 
 
 def jobs_of(settings: DatasetSettings) -> list[Job]:
-    """The towns of a data set, small splits first so that a broken setting shows early."""
+    """The towns of a dataset, small splits first so that a broken setting shows early."""
     jobs = [
         Job(name, getattr(settings, name).first_seed + i, getattr(settings, name))
         for name in ("test", "val", "train")
@@ -86,7 +86,7 @@ def make_dataset(
     workers: int = 2,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Path:
-    """Make a data set of towns below ``out``, or go on with one; gives the folder.
+    """Make a dataset of towns below ``out``, or go on with one; gives the folder.
 
     ``progress`` is called with the towns done and their number.
     """
@@ -121,7 +121,7 @@ def _make(
 
 
 def _refuse_foreign(out: Path, fingerprint: str) -> None:
-    """Refuse a folder that holds other things, or a data set that another config began; touches nothing."""
+    """Refuse a folder that holds other things, or a dataset that another config began; touches nothing."""
     stamp, manifest = out / PARTS / "fingerprint", out / MANIFEST
     known = fingerprint
     try:
@@ -208,7 +208,7 @@ class _Part:
         self.area = f"town{job.seed}"
 
     def add_imagery(self) -> None:
-        """The town's aerial picture at the size of the data set's tiles, as a GeoTIFF."""
+        """The town's aerial picture at the size of the dataset's tiles, as a GeoTIFF."""
         west, north, pixel = georeference(self.town)
         factor = self.town.settings.pixels_per_tile // self.settings.tile_px
         write_geotiff(
@@ -331,7 +331,7 @@ class _Part:
 
 
 def _join(settings: DatasetSettings, out: Path, jobs: list[Job], command: str, fingerprint: str) -> None:
-    """Join the parts to the data set's tables; the manifest comes last and makes it a data set."""
+    """Join the parts to the dataset's tables; the manifest comes last and makes it a dataset."""
     counts: dict[str, int] = {}
     order = sorted(jobs, key=lambda job: (SPLITS.index(job.split), job.seed))
     for name in ("regions", "videos", "frames"):
