@@ -1,4 +1,4 @@
-"""Aerial imagery of any kind as Web-Mercator tiles, and the GeoTIFF that towns write."""
+"""Aerial imagery in any format as Web-Mercator tiles, and a GeoTIFF writer."""
 
 from x2localizer.sources.imagery.geotiff import write_geotiff
 from x2localizer.sources.imagery.glance import Glance, glance

@@ -26,9 +26,8 @@ _SIDE_PX = 8
 class Glance:
     """The whole of some imagery.
 
-    ``image`` shows its bounds, shape (height, width, 3). ``coverage`` is the share of the bounds that shows something,
-    from 0 to 1: where there is no data, or only black, there is nothing. ``places`` is the number of places that both
-    were sampled at, or 0 if everything was looked at.
+    ``image`` shows its bounds, shape (height, width, 3). ``coverage`` is the share of the bounds that is neither black
+    nor without data, from 0 to 1. ``places`` is the number of places that were sampled, or 0 if all pixels were read.
     """
 
     image: Image

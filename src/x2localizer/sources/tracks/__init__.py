@@ -1,4 +1,4 @@
-"""Recorded tracks: GPX, CSV and what cameras write into their files, as timed positions."""
+"""Recorded tracks as timed positions: GPX, CSV and the telemetry in camera files."""
 
 from x2localizer.sources.tracks.track import (
     MAX_GAP_S,
