@@ -161,8 +161,8 @@ def test_images_that_are_not_due_are_not_read(tmp_path: Path, monkeypatch: pytes
 
 def test_a_folder_without_images(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("nothing to see")
-    with pytest.raises(VideoError, match="holds no images"):
+    with pytest.raises(VideoError, match="contains no images"):
         open_video(tmp_path)
     (tmp_path / "a.jpg").write_bytes(b"not an image")
-    with pytest.raises(VideoError, match="No image of"):
+    with pytest.raises(VideoError, match="No image in"):
         open_video(tmp_path)
