@@ -46,19 +46,19 @@ NO_DATE = datetime(2000, 1, 1, tzinfo=UTC)
 AREA = 64
 """Tiles along the side of an area."""
 COVERED = 0.5
-"""A clip whose region holds less imagery is left out."""
+"""Share of a region that imagery must cover; otherwise the clip is left out."""
 UNFINISHED = ".unfinished"
-"""The file that marks a dataset which is being written."""
+"""A file that marks a dataset as incomplete."""
 TELL_EVERY = 10
-"""Clips between two reports of progress."""
+"""Clips between two progress messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedDrive:
     """A video and the track recorded with it.
 
-    ``offset_s`` is the seconds from the start of the track to the start of the video: 12 for a logger that was switched
-    on 12 s before the camera.
+    ``offset_s`` is the time from the start of the track to the start of the video: 12 for a logger that was switched on
+    12 s before the camera.
     """
 
     video: str
@@ -78,7 +78,7 @@ class _Clip:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """How many clips each split has, and how many were left out for which reason."""
+    """Numbers of clips by split, and of clips left out by reason."""
 
     clips: dict[str, int]
     left_out: dict[str, int]
@@ -95,11 +95,16 @@ def prepare_own(
     zoom: int = 19,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Prepared:
-    """Make a dataset of drives below ``out``; gives what is in it."""
+    """Make a dataset of recorded drives in the folder ``out``; returns what is in it.
+
+    ``val`` and ``test`` are the shares of clips for validation and testing. ``progress`` is called with a line of text.
+    """
     if not drives or min(val, test) < 0 or val + test >= 1:
-        raise DatasetError("There is nothing to train on.", "Give drives, and shares val and test below 1 together.")
+        raise DatasetError(
+            "There is nothing to train on.", "Give drives, and shares val and test that sum to less than 1."
+        )
     if holds_other_files(out) and not _unfinished(out):
-        raise DatasetError(f"{out} holds other files.", "Choose a new folder with --out.")
+        raise DatasetError(f"{out} contains other files.", "Choose a new folder with --out.")
     with only_writer(out), open_imagery(imagery) as opened:
         _remove_unfinished(out)
         builder = _OwnBuilder(opened, out, settings, zoom)
@@ -115,12 +120,12 @@ def prepare_own(
 
 
 def _unfinished(out: Path) -> bool:
-    """Whether a folder holds what an interrupted run left there."""
+    """Whether a folder contains the files of an interrupted run."""
     return (out / UNFINISHED).is_file() and not (out / MANIFEST).exists()
 
 
 def _remove_unfinished(out: Path) -> None:
-    """Remove what an interrupted run wrote; the drives may be others now."""
+    """Remove the files of an interrupted run; this run may have other drives."""
     if _unfinished(out):
         for name in ("frames", "tiles", "regions"):
             shutil.rmtree(out / name, ignore_errors=True)
@@ -130,12 +135,12 @@ def _remove_unfinished(out: Path) -> None:
 
 
 def _area(split: str, region: Region) -> str:
-    """Batches are drawn from few areas; an area is of one split, and some 4 km wide."""
+    """The area of a region, about 4 km wide and of one split; training draws each batch from few areas."""
     return f"{split}-{region.x // AREA}-{region.y // AREA}"
 
 
 class _OwnBuilder:
-    """A dataset on its way."""
+    """Collects the rows of a dataset and writes its media."""
 
     def __init__(self, imagery: Imagery, out: Path, settings: DatasetSettings, zoom: int) -> None:
         self.imagery, self.out, self.settings, self.zoom = imagery, out, settings, zoom
@@ -152,14 +157,14 @@ class _OwnBuilder:
         return (s.keyframes - 1) * round(s.keyframe_spacing_s / s.frame_spacing_s) + 1
 
     def look(self, number: int, drive: RecordedDrive, progress: Callable[[str], None]) -> None:
-        """Keep the regions of a drive's clips, and no picture."""
+        """Collect the regions of a drive's clips."""
         for count, clip in enumerate(self._clips(number, drive, count=True), 1):
             self.regions[clip.video_id] = clip.region
             if count % TELL_EVERY == 0:
                 progress(f"{drive.video}: {count} clips read")
 
     def split(self, shares: dict[str, float]) -> dict[str, str]:
-        """The split of each clip, by its id; refuses if a split that was asked for gets none."""
+        """The split of each clip, by its id; raises if a split with a share above 0 gets no clips."""
         if not self.regions:
             why = self._left_out() or "no frame could be read"
             raise DatasetError(f"No clip could be made: {why}.", "Check the track's --offset and the imagery's bounds.")
@@ -173,7 +178,7 @@ class _OwnBuilder:
         return split_of
 
     def _too_little(self, shares: dict[str, float], got: Counter[str], empty: list[str]) -> DatasetError:
-        """The error for splits without clips: what there is, and how much more driving it takes at least."""
+        """The error for splits without clips: what there is, and how much more driving is needed at least."""
         s = self.settings
         asked = [name for name, share in shares.items() if share > 0]
         region = next(iter(self.regions.values()))
@@ -276,13 +281,13 @@ class _OwnBuilder:
         self.clips[split] += 1
 
     def finish(self, imagery: str, videos: list[str]) -> Prepared:
-        """Write the tables; the manifest comes last and makes it a dataset."""
+        """Write the tables, and at last the manifest, which marks the dataset as complete."""
         for name, rows in self.rows.items():
             write_table(self.out / f"{name}.parquet", to_table(name, rows))
-        told = self.settings.model_dump(mode="json")
-        digest = hashlib.sha256(json.dumps([told, imagery, videos, dict(self.clips)]).encode()).hexdigest()[:16]
+        config = self.settings.model_dump(mode="json")
+        digest = hashlib.sha256(json.dumps([config, imagery, videos, dict(self.clips)]).encode()).hexdigest()[:16]
         manifest = {
-            "format": FORMAT, "kind": "own", "command": "x2l prepare own", "config": told, "fingerprint": digest,
+            "format": FORMAT, "kind": "own", "command": "x2l prepare own", "config": config, "fingerprint": digest,
             "x2localizer": __version__, "counts": {name: len(rows) for name, rows in self.rows.items()},
             "left_out": dict(self.left_out),
         }  # fmt: skip
