@@ -58,9 +58,10 @@ def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
 
 @contextmanager
 def status_lines(first: str) -> Iterator[Callable[[str], None]]:
-    """A spinner with one line of text; call it with a new text. Where there is no terminal, each text is a line."""
+    """A spinner with a line of text; call it to change the text. Without a terminal, each text is printed as a line."""
     terminal = Console(stderr=True, highlight=False)
     if not terminal.is_terminal:
+        terminal.print(first, markup=False, soft_wrap=True)
         yield lambda text: terminal.print(text, markup=False, soft_wrap=True)
         return
     with terminal.status(escape(first)) as status:

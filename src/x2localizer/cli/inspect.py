@@ -1,4 +1,4 @@
-"""``x2l inspect``: what is in this video, imagery or track, and will it do?"""
+"""``x2l inspect``: show what a video, imagery or track contains, and whether it can be used."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ IMAGERY_SUFFIXES = {".tif", ".tiff", ".vrt", ".mbtiles", ".jp2", ".img"}
 
 def inspect(
     path: Annotated[str, typer.Argument(help="A video, a camera, a stream, imagery, or a track.")],
-    picture: Annotated[Path | None, typer.Option(help="Draw a contact sheet or a map here.")] = None,
+    picture: Annotated[Path | None, typer.Option(help="File for a contact sheet or a map.")] = None,
     spacing: Annotated[float, typer.Option(min=0.01, help="Seconds between the frames of a video.")] = 5.0,
 ) -> None:
-    """Tell what a file of yours holds, as the localizer would see it.
+    """Show what a file contains, as the localizer sees it.
 
     Examples: x2l inspect ride.mp4 --picture sheet.png, x2l inspect city.tif, x2l inspect ride.gpx
     """
@@ -85,7 +85,7 @@ def _video(path: str, picture: Path | None, spacing: float) -> Values:
         "start_time": str(info.start_time or "unknown"),
         f"frames every {spacing:g} s": len(times),
         "last frame at": f"{times[-1]:.2f} s" if times else "none",
-        "damaged frames met": skipped,
+        "damaged frames": skipped,
     }
     if not info.live and Path(path).suffix.lower() in TELEMETRY_SUFFIXES:
         try:
@@ -96,10 +96,10 @@ def _video(path: str, picture: Path | None, spacing: float) -> Values:
 
 
 def _shape(width: int, height: int) -> str:
-    """What the shape of the frames means for the localizer."""
+    """Landscape or portrait, and what that means for the localizer."""
     if height <= width:
         return "landscape"
-    return "portrait: frames are squeezed to the landscape shape of the model and show little of the street's sides"
+    return "portrait: frames are squeezed to the landscape shape of the model; film in landscape for better results"
 
 
 def _imagery(path: str, picture: Path | None, spacing: float) -> Values:
@@ -124,7 +124,7 @@ def _imagery(path: str, picture: Path | None, spacing: float) -> Values:
 
 
 def _coverage(whole: Glance) -> str:
-    """How much of its bounds imagery covers, and how that is known."""
+    """The share of its bounds that imagery covers, and how it was measured."""
     if not whole.places:
         return f"{whole.coverage:.0%} of its bounds" if whole.coverage else "no: it is empty or black"
     how = f"sampled at {whole.places} places, as it has no overviews; `gdaladdo -r average FILE` adds them"
@@ -133,9 +133,7 @@ def _coverage(whole: Glance) -> str:
 
 def _track(path: str, picture: Path | None, spacing: float) -> Values:
     if picture is not None:
-        raise ConfigError(
-            "A track alone makes no picture.", "Leave out --picture; `x2l town show` draws tracks on maps."
-        )
+        raise ConfigError("A track alone has no picture.", "Remove --picture; `x2l town show` draws tracks on maps.")
     track = read_track(Path(path))
     gaps = np.diff(track.times_s)
     return {

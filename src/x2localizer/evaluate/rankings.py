@@ -1,8 +1,8 @@
-"""Rankings made by anybody's code: a table of query, item and score, scored as our own models are.
+"""Rankings by any method: tables of query, item and score, evaluated in the same way as our own models.
 
-CSV or Parquet with the columns ``query`` (a video's id), ``item`` (a region's id), ``score`` (higher is better) and, if
-there are several, ``budget`` (1, 2, 4, 8; 8 without it). Items that are not listed count as worse than all that are: a
-true region that is not listed has the worst rank. Every query must be there. Read some rows at a time.
+CSV or Parquet with the columns ``query`` (the id of a video), ``item`` (the id of a region), ``score`` (higher is
+better) and optionally ``budget`` (1, 2, 4, 8; 8 by default). Items that are not listed rank after all that are, so a
+true region that is not listed has the worst rank. Every query must be listed. Files are read in parts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FULL_BUDGET = 8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileRanks:
-    """Ranks of a rankings file: of each query's true item, by budget; and how many rows repeated an item."""
+    """The ranks of each query's true item by budget, shape (queries,), and the number of rows that repeat an item."""
 
     ranks: dict[int, Ints]
     repeated: int
@@ -37,7 +37,7 @@ class FileRanks:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
-    """Some rows: numbers of queries and items, scores, budgets."""
+    """Some rows of a file: indices of queries and items, scores and budgets, each of shape (rows,)."""
 
     query: Ints
     item: Ints
@@ -45,12 +45,12 @@ class _Part:
     budget: Ints
 
     def where(self, keep: npt.NDArray[np.bool_]) -> _Part:
-        """Only some of the rows."""
+        """The rows where a mask is True."""
         return _Part(self.query[keep], self.item[keep], self.score[keep], self.budget[keep])
 
 
 def true_items(videos: Sequence[VideoRow], regions: Sequence[RegionRow]) -> Ints:
-    """The number of each video's region, shape (videos,)."""
+    """The index of each video's region, shape (videos,)."""
     number = {row.region_id: i for i, row in enumerate(regions)}
     for video in videos:
         if video.region_id not in number:
@@ -65,8 +65,8 @@ def ranks_of_file(
 ) -> FileRanks:
     """The rank of each query's true item by budget, from a rankings file.
 
-    ``truth`` holds the number of each query's true item. ``keep_first`` keeps the first row where a query lists an item
-    more than once, and counts the others; otherwise that is an error.
+    ``truth`` is the index of each query's true item. With ``keep_first``, the first of several rows with the same query
+    and item is kept and the others are counted; otherwise they are an error.
     """
     if not queries:
         raise DatasetError("The dataset has no videos in this split.", "Choose another --split.")
@@ -101,7 +101,7 @@ def ranks_of_file(
 
 
 def _once(path: Path, queries: list[str], items: list[str], keep_first: bool) -> Iterator[tuple[_Part, int]]:
-    """The rows of a file some at a time, each query and item once, and how many rows were dropped for that."""
+    """The rows of a file in parts, each pair of query and item once, and the number of rows dropped from the part."""
     seen: dict[int, npt.NDArray[np.bool_]] = {}
     for part in _parts(path, queries, items):
         keep = np.ones(len(part.query), np.bool_)
@@ -123,7 +123,7 @@ def _once(path: Path, queries: list[str], items: list[str], keep_first: bool) ->
 
 
 def write_rankings(path: Path, parts: Iterator[tuple[str, int, list[str], npt.NDArray[np.floating]]]) -> None:
-    """Write rankings as Parquet, a query at a time: query, budget, items and their scores."""
+    """Write rankings as Parquet, from parts of one query each: query, budget, items and their scores."""
     schema = pa.schema([("query", pa.string()), ("item", pa.string()), ("score", pa.float64()), ("budget", pa.int16())])
     with atomic_path(path) as target, pq.ParquetWriter(target, schema, compression="zstd") as file:
         for query, budget, items, scores in parts:
@@ -133,15 +133,15 @@ def write_rankings(path: Path, parts: Iterator[tuple[str, int, list[str], npt.ND
 
 
 def _parts(path: Path, queries: list[str], items: list[str]) -> Iterator[_Part]:
-    """The rows of a file some at a time, with names as numbers; what is wrong with one is an error."""
+    """The rows of a file in parts, with names replaced by indices; raises for the first invalid row."""
     query_of, item_of = pa.array(queries), pa.array(items)
     for batch in _batches(path):
         missing = [name for name in ("query", "item", "score") if name not in batch.schema.names]
         if missing:
-            raise DatasetError(f"{path} has no column '{missing[0]}'.", "It needs query, item and score.")
+            raise DatasetError(f"{path} has no column '{missing[0]}'.", "It needs the columns query, item and score.")
         score = _column(path, batch, "score", pa.float64()).to_numpy(zero_copy_only=False)
         if np.isnan(score).any():
-            raise DatasetError(f"{path} holds a score that is not a number.", "Leave that row out, or give it a score.")
+            raise DatasetError(f"{path} has a score that is not a number.", "Remove the row, or give it a score.")
         budget = np.full(len(score), FULL_BUDGET, np.int64)
         if "budget" in batch.schema.names:
             budget = _column(path, batch, "budget", pa.int64()).to_numpy(zero_copy_only=False)
@@ -165,12 +165,12 @@ def _column(path: Path, batch: pa.RecordBatch, name: str, kind: pa.DataType) -> 
     except pa.ArrowException as problem:
         raise DatasetError(f"{path} has a column '{name}' that is not {kind}.", "Fix the column.") from problem
     if column.null_count:
-        raise DatasetError(f"{path} has a row without {name}.", "Fill it in, or leave the row out.")
+        raise DatasetError(f"{path} has a row without {name}.", "Fill it in, or remove the row.")
     return column
 
 
 def _batches(path: Path) -> Iterator[pa.RecordBatch]:
-    """The rows of a file as they are stored, some at a time."""
+    """The rows of a file as they are stored, in parts."""
     try:
         if path.suffix == ".csv":
             _refuse_wide_text(path)
@@ -191,7 +191,7 @@ def _batches(path: Path) -> Iterator[pa.RecordBatch]:
 
 
 def _refuse_wide_text(path: Path) -> None:
-    """UTF-16 and UTF-32 have zero bytes between the letters of a header; spreadsheets write them."""
+    """Raise for UTF-16 and UTF-32, which some spreadsheets write: their headers contain zero bytes."""
     with path.open("rb") as file:
         if b"\0" in file.read(64):
             raise DatasetError(f"{path} is UTF-16 text, or not text at all.", "Save it as UTF-8.")
