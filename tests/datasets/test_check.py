@@ -116,15 +116,17 @@ def _twice_region(columns: dict[str, list[object]]) -> None:
     columns["region_id"][0] = columns["region_id"][1]
 
 
-@pytest.mark.parametrize(("told", "damage"), DAMAGES, ids=[f"{i}-{told}" for i, (told, _) in enumerate(DAMAGES)])
-def test_the_check_tells_what_is_wrong(tiny_dataset: Path, tmp_path: Path, told: str, damage: Damage) -> None:
+@pytest.mark.parametrize(
+    ("finding_text", "damage"), DAMAGES, ids=[f"{i}-{finding_text}" for i, (finding_text, _) in enumerate(DAMAGES)]
+)
+def test_the_check_reports_what_is_wrong(tiny_dataset: Path, tmp_path: Path, finding_text: str, damage: Damage) -> None:
     root = tmp_path / "damaged"
     shutil.copytree(tiny_dataset, root)
     damage(root)
     report = check_dataset(root, full=True)
     assert not report.sound
-    assert any(told in finding.what for finding in report.findings), report.to_text()
-    assert told in report.to_text()
+    assert any(finding_text in finding.what for finding in report.findings), report.to_text()
+    assert finding_text in report.to_text()
     json.loads(report.to_json())
 
 
@@ -138,7 +140,7 @@ def test_a_frame_without_a_tile_is_a_note_that_names_it(tiny_dataset: Path, tmp_
     assert (found.level, found.count, found.examples) == ("note", 1, ("row 7 of frames.parquet",))
 
 
-def test_a_damaged_dataset_is_told_by_the_command_too(tiny_dataset: Path, tmp_path: Path) -> None:
+def test_the_command_reports_damage_too(tiny_dataset: Path, tmp_path: Path) -> None:
     root = tmp_path / "damaged"
     shutil.copytree(tiny_dataset, root)
     _edit(root, "frames", _set("lat_deg", 0, float("nan")))

@@ -121,7 +121,7 @@ def test_splits_never_share_a_town(tiny_dataset: Path) -> None:
         jobs_of(clash)
 
 
-def test_it_tells_how_it_was_made(tiny_dataset: Path) -> None:
+def test_the_manifest_says_how_it_was_made(tiny_dataset: Path) -> None:
     manifest = json.loads((tiny_dataset / "dataset.json").read_text())
     assert manifest["command"] == "made by a test"
     assert manifest["seeds"] == {"train": [0, 1], "val": [5000], "test": [9000]}
@@ -155,7 +155,7 @@ make_dataset(TINY, Path(sys.argv[1]), "made by a test", workers=1)
 """
 
 
-def test_a_killed_run_goes_on_and_gives_the_same_bytes(tiny_dataset: Path, tmp_path: Path) -> None:
+def test_a_killed_run_resumes_and_gives_the_same_bytes(tiny_dataset: Path, tmp_path: Path) -> None:
     out = tmp_path / "killed"
     work = subprocess.Popen([sys.executable, "-c", KILLED, str(out), str(Path(__file__).parent.parent)])
     first_part = out / "parts" / "test-9000" / "done"
@@ -252,7 +252,7 @@ main()
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to find the workers")
 @pytest.mark.parametrize("end", ["interrupt", "failure"])
-def test_nobody_writes_on_after_an_interrupt_or_a_failure(tmp_path: Path, end: str) -> None:
+def test_no_worker_writes_after_an_interrupt_or_a_failure(tmp_path: Path, end: str) -> None:
     out = tmp_path / "out"
     words = ["town", "dataset", "--preset", "quick", "--out", str(out), "--workers", "2", "--set", "train.towns=30"]
     work = subprocess.Popen(
@@ -275,10 +275,10 @@ def _end_it(work: subprocess.Popen[str], out: Path, end: str) -> None:
         os.killpg(work.pid, signal.SIGINT)  # as a terminal does
     else:
         (out / "frames" / "train").write_text("a file where a folder should be")
-    told, _ = work.communicate(timeout=60)
-    assert work.returncode == (130 if end == "interrupt" else 2), told
-    assert ("Interrupted" if end == "interrupt" else "Cannot write") in told
-    assert "Traceback" not in told
+    output, _ = work.communicate(timeout=60)
+    assert work.returncode == (130 if end == "interrupt" else 2), output
+    assert ("Interrupted" if end == "interrupt" else "Cannot write") in output
+    assert "Traceback" not in output
     done = len(list(out.glob("parts/*/done")))
     deadline = time.monotonic() + 10
     while any(_running(pid) for pid in workers) and time.monotonic() < deadline:

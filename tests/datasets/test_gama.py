@@ -169,7 +169,7 @@ def test_a_bad_line_is_named(tree: Path, name: str, line: str, message: str) -> 
         read_lists(tree)
 
 
-def test_lists_that_disagree_are_told(tree: Path) -> None:
+def test_lists_that_disagree_are_reported(tree: Path) -> None:
     with (tree / "val_day_vid.list").open("a") as file:
         file.write(f"b9-1\n{TRAIN[0]}\n")
     with (tree / "val_gps_day.list").open("a") as file:

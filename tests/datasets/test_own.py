@@ -108,10 +108,10 @@ def test_an_interrupted_run_can_be_started_again(field: Path, tmp_path: Path) ->
     assert (tmp_path / "d" / "frames").exists()
     with pytest.raises(DatasetError, match=r"has no dataset\.json"):
         open_dataset(tmp_path / "d")
-    told: list[str] = []
-    made = prepare_own(rides, field, tmp_path / "d", SETTINGS, val=0.2, test=0.0, progress=told.append)
+    lines: list[str] = []
+    made = prepare_own(rides, field, tmp_path / "d", SETTINGS, val=0.2, test=0.0, progress=lines.append)
     assert made.clips["val"] > 0
-    assert f"{rides[0].video}: 10 clips read" in told
+    assert f"{rides[0].video}: 10 clips read" in lines
     names = {path.name for path in (tmp_path / "d").iterdir()} - {".lock"}
     assert names == {
         "dataset.json",
@@ -138,7 +138,7 @@ def test_the_check_refuses_what_cannot_be_trained_on(field: Path, tmp_path: Path
     assert (note.level, note.examples) == ("note", ("test",))
 
 
-def test_the_command_tells_how_it_goes_and_how_much_there_is(field: Path, tmp_path: Path) -> None:
+def test_the_command_reports_progress_and_counts(field: Path, tmp_path: Path) -> None:
     (ride,) = _record(tmp_path, [(0.0, 0.0, 80)])
     words = ("prepare", "own", "--video", ride.video, "--track", str(ride.track), "--imagery", str(field))
     text = x2l(*words, "--out", str(tmp_path / "d"), "--val", "0", "--test", "0")
@@ -150,7 +150,7 @@ def test_the_command_tells_how_it_goes_and_how_much_there_is(field: Path, tmp_pa
     assert "more minutes" in text
 
 
-def test_what_cannot_be_used_is_told(drives: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_used_is_reported(drives: Path, tmp_path: Path) -> None:
     ride = RecordedDrive(str(drives / "1" / "drive.mp4"), drives / "1" / "drive.gpx", offset_s=-5000.0)
     with pytest.raises(DatasetError, match="without a recorded position"):
         prepare_own([ride], drives / "town" / "aerial.tif", tmp_path / "a", SETTINGS)

@@ -1,4 +1,4 @@
-"""Aerial imagery in files: the right pixels, and what is not there is said to be not there."""
+"""Aerial imagery in files: the right pixels, and where there are none they are marked as invalid."""
 
 from __future__ import annotations
 
