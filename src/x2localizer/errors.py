@@ -1,7 +1,7 @@
-"""What users are told when something is wrong, and what to do next.
+"""Errors for users: what happened, and what to do next.
 
-Everything a user, a camera or a file can cause is raised as a :class:`UserError`. The command line prints it
-without a traceback (``--debug`` shows one). Anything else that escapes is a bug of ours.
+Everything that a user, a camera or a file can cause is raised as a :class:`UserError`. The command line prints it
+without a traceback (``--debug`` shows it). Any other exception that escapes is a bug.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ from collections.abc import Iterable
 
 
 class UserError(Exception):
-    """Something the user can mend: what happened, and the next step."""
+    """A problem the user can fix.
+
+    ``what`` says what happened, ``remedy`` what to do next.
+    """
 
     def __init__(self, what: str, remedy: str) -> None:
         super().__init__(what, remedy)
@@ -23,7 +26,7 @@ class UserError(Exception):
 
 
 class ConfigError(UserError):
-    """A preset, an override or an option that does not fit."""
+    """A preset, an override or an option that is not valid."""
 
 
 class VideoError(UserError):
@@ -39,25 +42,25 @@ class TrackError(UserError):
 
 
 class DatasetError(UserError):
-    """A data set that is missing, damaged or of another format."""
+    """A dataset that is missing, damaged or in another format."""
 
 
 class CheckpointError(UserError):
-    """Weights or a checkpoint that is missing, damaged, of another model, or not safe to open."""
+    """A checkpoint that is missing, damaged, from another model, or not safe to open."""
 
 
 class BundleError(UserError):
-    """A bundle that is missing, damaged or of another format."""
+    """A bundle that is missing, damaged or in another format."""
 
 
 class GalleryError(UserError):
-    """A gallery that is missing, half built, damaged, or made by another bundle."""
+    """A gallery that is missing, incomplete, damaged, or built with another bundle."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A remedy that names the known word nearest to a wrong one, or lists them all."""
-    words = sorted(known)
-    close = difflib.get_close_matches(name, words, n=1, cutoff=0.5)
-    if close:
-        return f"Did you mean '{close[0]}'?"
-    return f"Known: {', '.join(words)}." if words else "Nothing is known here."
+def nearest(name: str, valid: Iterable[str]) -> str:
+    """A remedy for a wrong name: the most similar valid name, or the list of them all."""
+    names = sorted(valid)
+    similar = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    if similar:
+        return f"Did you mean '{similar[0]}'?"
+    return f"Valid names: {', '.join(names)}." if names else "There are no valid names."

@@ -1,9 +1,10 @@
-"""Writing files so that a crash leaves the old file or the new one, never half of one."""
+"""Atomic writes and locks: a crash leaves the old file or the new file, never half of either."""
 
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,34 +13,33 @@ from x2localizer.errors import UserError
 
 try:
     import fcntl
-except ImportError:  # Windows has no such locks; two writers there are the user's own care
+except ImportError:  # Windows has no such locks: there, nothing stops a second writer
     fcntl = None  # type: ignore[assignment]
 
-_UMASK = os.umask(0)
-os.umask(_UMASK)
 LOCK = ".lock"
 TEMPORARY = "-writing-"
-"""Part of the name of every file that is not finished."""
+"""Part of the name of every unfinished file."""
 
 
 @contextmanager
 def atomic_path(target: Path) -> Iterator[Path]:
-    """Hand out a temporary path beside ``target``; when the block ends well it takes the target's place.
+    """A temporary path beside ``target``, which it replaces when the block ends without an error.
 
-    The temporary keeps the target's suffix, so that libraries which choose a format by name choose the same.
+    The temporary has the target's suffix, because some libraries choose a format by it.
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{target.stem}{TEMPORARY}", suffix=target.suffix, dir=target.parent)
+        name = f".{target.stem}{TEMPORARY}{secrets.token_hex(4)}{target.suffix}"
+        temporary = target.parent.absolute() / name  # absolute, as FFmpeg reads "a:b.mp4" as a protocol
+        temporary.touch(exist_ok=False)
+        mode = stat.S_IMODE(temporary.stat().st_mode)  # what the umask leaves of 0o666
     except OSError as problem:
         raise cannot_write(target, problem) from problem
-    os.close(handle)
-    temporary = Path(name)
     try:
         yield temporary
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
-        temporary.chmod(0o666 & ~_UMASK)
+        temporary.chmod(mode)  # some libraries replace the file by one that only its owner can read
         temporary.replace(target)
     except OSError as problem:
         raise cannot_write(target, problem) from problem
@@ -48,7 +48,7 @@ def atomic_path(target: Path) -> Iterator[Path]:
 
 
 def holds_other_files(folder: Path) -> bool:
-    """Whether a folder holds more than what an interrupted run leaves: its lock, links, and unfinished files."""
+    """Whether a folder holds more than an interrupted run leaves behind: a lock, links and unfinished files."""
     if not folder.is_dir():
         return folder.exists()
     return any(item.name != LOCK and TEMPORARY not in item.name and not item.is_symlink() for item in folder.iterdir())
@@ -56,7 +56,7 @@ def holds_other_files(folder: Path) -> bool:
 
 @contextmanager
 def only_writer(folder: Path) -> Iterator[None]:
-    """Hold a folder for this process; a second writer gets a clear error. The lock goes with the process."""
+    """Lock a folder for this process; a second writer gets an error. The lock ends with the block or the process."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         flags = os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0)
@@ -69,13 +69,13 @@ def only_writer(folder: Path) -> Iterator[None]:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as problem:
                 raise UserError(
-                    f"Another process is writing to {folder}.", "Wait for it, or choose another folder."
+                    f"Another process is writing to {folder}.", "Wait until it is done, or choose another folder."
                 ) from problem
         yield
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove temporary files that a killed process left behind in a folder of ours."""
+    """Remove the temporary files that a killed process left in a folder."""
     for left in folder.rglob(".*" + TEMPORARY + "*"):
         left.unlink(missing_ok=True)
 
@@ -93,10 +93,10 @@ def write_bytes(target: Path, data: bytes) -> None:
 
 
 def cannot_write(target: Path, problem: OSError) -> UserError:
-    """The error for a folder that is read-only or a disk that is full."""
+    """The error to raise when ``target`` cannot be written: a read-only folder, a full disk, a file in the way."""
     if isinstance(problem, FileExistsError | NotADirectoryError):
-        return UserError(f"Cannot write {target}: there is a file where a folder should be.", "Choose another path.")
+        return UserError(f"Cannot write {target}: a file is where a folder should be.", "Choose another path.")
     return UserError(
         f"Cannot write {target}: {problem.strerror or problem}.",
-        "Check that the folder is writable and the disk has room.",
+        "Check that the folder is writable and the disk has space left.",
     )

@@ -1,8 +1,8 @@
 """WGS84, Web-Mercator tiles, geodesic distance, local metres.
 
-Web Mercator reaches from 85.0511 degrees south to 85.0511 degrees north; beyond it a tile does not exist and
-asking for one is a ``ValueError``. Longitudes wrap: 180 and -180 are the same meridian. All functions over
-coordinates take floats or arrays alike and are exact to double precision (about 1e-8 degrees, 1 mm).
+Web Mercator reaches from 85.0511 degrees south to 85.0511 degrees north. Beyond that there are no tiles, and asking
+for one raises ``ValueError``. Longitudes wrap: 180 and -180 are the same meridian. Functions of coordinates take floats
+or arrays, and are exact to double precision (about 1e-8 degrees, 1 mm).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WEB_MERCATOR_HALF_M = np.pi * WEB_MERCATOR_RADIUS_M
 """Web Mercator x and y run from -HALF to +HALF."""
 MAX_LATITUDE_DEG = 85.0511287798066
 RIGHT_WITHIN_M = 80.467
-"""A frame counts as localized within 0.05 mile of the truth."""
+"""A frame is localized correctly within 0.05 mile of the truth."""
 
 _GEOD = Geod(ellps="WGS84")
 
@@ -31,17 +31,17 @@ Coordinate = float | npt.NDArray[np.float64]
 def wrap_longitude(lon_deg: Coordinate) -> Floats:
     """The same meridian in [-180, 180)."""
     turned = (np.asarray(lon_deg, np.float64) + 180.0) % 360.0
-    wrapped: Floats = np.where(turned < 360.0, turned, 0.0) - 180.0  # a hair below 0 rounds to a whole turn
+    wrapped: Floats = np.where(turned < 360.0, turned, 0.0) - 180.0  # slightly below 0 rounds to a full turn
     return wrapped
 
 
 def tile_coordinates(lat_deg: Coordinate, lon_deg: Coordinate, z: int) -> tuple[Floats, Floats]:
-    """Fractional tile column and row; the integer part is the tile, the rest the place inside it."""
+    """Fractional tile column and row: the integer part is the tile, the fraction the place inside it."""
     lat = np.asarray(lat_deg, np.float64)
     if np.any(~(np.abs(lat) <= MAX_LATITUDE_DEG)):
-        raise ValueError(f"latitude beyond Web Mercator's {MAX_LATITUDE_DEG:.4f} degrees, or not a number")
+        raise ValueError(f"latitude is beyond Web Mercator's {MAX_LATITUDE_DEG:.4f} degrees, or not a number")
     if not np.all(np.isfinite(lon_deg)):
-        raise ValueError("longitude that is not a number")
+        raise ValueError("longitude is not a number")
     world = float(1 << z)
     x = (wrap_longitude(lon_deg) + 180.0) / 360.0 * world
     y = (1.0 - np.arcsinh(np.tan(np.radians(lat))) / np.pi) / 2.0 * world
@@ -57,28 +57,28 @@ def from_tile_coordinates(x: Coordinate, y: Coordinate, z: int) -> tuple[Floats,
 
 
 def tile_at(position: Position, z: int) -> TileId:
-    """The tile that holds a position."""
+    """The tile that contains a position."""
     x, y = tile_coordinates(position.lat_deg, position.lon_deg, z)
     return TileId(z, int(x) % (1 << z), int(y))
 
 
 def tile_centre(tile: TileId) -> Position:
-    """The place at the middle of a tile."""
+    """The position at the middle of a tile."""
     lat, lon = from_tile_coordinates(tile.x + 0.5, tile.y + 0.5, tile.z)
     return Position(float(lat), float(lon))
 
 
 def tile_size_m(lat_deg: float, z: int) -> float:
-    """Length of a tile's side on the ground, in metres, on Web Mercator's sphere (0.7% of the ellipsoid)."""
+    """Side of a tile on the ground in metres, on Web Mercator's sphere (within 0.7% of the ellipsoid)."""
     return float(2 * WEB_MERCATOR_HALF_M / (1 << z) * np.cos(np.radians(lat_deg)))
 
 
 def mercator_bounds(
     x: float, y: float, z: int, across: float = 1.0, down: float = 1.0
 ) -> tuple[float, float, float, float]:
-    """(west, south, east, north) in Web-Mercator metres of a box whose north-west corner is (x, y) in tiles.
+    """(west, south, east, north) in Web-Mercator metres of a box of ``across`` x ``down`` tiles.
 
-    East of the antimeridian the box goes on past ``WEB_MERCATOR_HALF_M`` instead of jumping back.
+    (x, y) is its north-west corner in tiles. East of the antimeridian, ``east`` exceeds ``WEB_MERCATOR_HALF_M``.
     """
     side = 2 * WEB_MERCATOR_HALF_M / (1 << z)
     west = x * side - WEB_MERCATOR_HALF_M
@@ -87,7 +87,7 @@ def mercator_bounds(
 
 
 def _columns_east_of(x: Coordinate, region: Region) -> Floats:
-    """How many tile columns east of the region's west edge, going round the world."""
+    """Tile columns east of the region's west edge, wrapping around the world."""
     columns: Floats = (np.asarray(x, np.float64) - region.x) % float(1 << region.z)
     return columns
 
@@ -95,7 +95,7 @@ def _columns_east_of(x: Coordinate, region: Region) -> Floats:
 def region_contains(
     region: Region, lat_deg: Coordinate, lon_deg: Coordinate, margin_tiles: float = 0.0
 ) -> npt.NDArray[np.bool_]:
-    """Whether positions lie in a region, at least ``margin_tiles`` away from its border."""
+    """Whether positions lie in a region, at least ``margin_tiles`` from its border."""
     x, y = tile_coordinates(lat_deg, lon_deg, region.z)
     column, row = _columns_east_of(x, region), y - region.y
     low, high = margin_tiles, region.n - margin_tiles
@@ -104,18 +104,21 @@ def region_contains(
 
 
 def region_centre(region: Region) -> Position:
-    """The place at the middle of a region."""
+    """The position at the middle of a region."""
     lat, lon = from_tile_coordinates(region.x + region.n / 2, region.y + region.n / 2, region.z)
     return Position(float(lat), float(lon))
 
 
 def region_around(position: Position, z: int, n: int = 7) -> Region:
-    """The region of whole tiles whose middle is nearest to a position, kept on the map north and south."""
+    """The region of n x n tiles centred as near to a position as whole tiles allow.
+
+    At the northern and southern edge of the map the region is shifted so that it stays on the map.
+    """
     x, y = tile_coordinates(position.lat_deg, position.lon_deg, z)
     world = 1 << z
     if n > world:
         raise ValueError(f"a region of {n} x {n} tiles is larger than the world at zoom {z}")
-    # Halves go up, so that a position on a tile's edge is in the region also when n is 1.
+    # Halves round up, so that a region of one tile contains a position on the edge between two tiles.
     row = min(max(floor(float(y) - (n - 1) / 2), 0), world - n)
     return Region(z, floor(float(x) - (n - 1) / 2) % world, row, n)
 
@@ -139,16 +142,16 @@ def distance_m(lat_a_deg: Coordinate, lon_a_deg: Coordinate, lat_b_deg: Coordina
 
 @dataclass(frozen=True, slots=True)
 class LocalMetres:
-    """East and north in metres from an origin, by geodesics (azimuthal equidistant).
+    """Metres east and north of an origin (azimuthal equidistant projection).
 
-    Distances and bearings from the origin are exact everywhere on the globe; between two other points within
-    10 km of it they are right to 1 in 1,000,000.
+    Distances and bearings from the origin are exact everywhere on the globe. Between two other points within 10 km of
+    it they are accurate to 1 in 1,000,000.
     """
 
     origin: Position
 
     def to_metres(self, lat_deg: Coordinate, lon_deg: Coordinate) -> tuple[Floats, Floats]:
-        """Metres (east, north) of a position."""
+        """Metres east and north of positions."""
         lon0, lat0, lon, lat = np.broadcast_arrays(
             self.origin.lon_deg, self.origin.lat_deg, np.asarray(lon_deg), np.asarray(lat_deg)
         )
@@ -158,7 +161,7 @@ class LocalMetres:
         return length * np.sin(angle), length * np.cos(angle)
 
     def to_degrees(self, east_m: Coordinate, north_m: Coordinate) -> tuple[Floats, Floats]:
-        """Latitude and longitude of a point given in metres."""
+        """Latitude and longitude of points given in metres east and north."""
         east, north = np.broadcast_arrays(np.asarray(east_m, np.float64), np.asarray(north_m, np.float64))
         azimuth = np.degrees(np.arctan2(east, north))
         lon0 = np.full(east.shape, self.origin.lon_deg)

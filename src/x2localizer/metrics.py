@@ -1,4 +1,4 @@
-"""Ranks and recalls. Ties never help, and a score that is not a number is an error."""
+"""Ranks, recalls and their confidence intervals. Ties rank before the true item, and NaN scores are an error."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ Ranks = npt.NDArray[np.int64]
 
 
 def ranks_of(scores: npt.NDArray[np.floating], truth: npt.NDArray[np.integer]) -> Ranks:
-    """The rank (from 1) of the true item of each row: (q, n) scores, (q,) columns -> (q,).
+    """Ranks (q,) of the true items, from 1.
 
-    Every other item with a score at least as high counts before it, so equal scores give the worst rank.
+    ``scores`` (q, n) has a row for each query and a column for each item, ``truth`` (q,) the column of the true item.
+    An item with the same score as the true one ranks before it.
     """
     if np.isnan(scores).any():
         raise ValueError("a score is not a number")
@@ -22,12 +23,12 @@ def ranks_of(scores: npt.NDArray[np.floating], truth: npt.NDArray[np.integer]) -
 
 
 def recall_at(ranks: Ranks, k: int) -> float:
-    """Share of queries, in percent, whose true item is among the first k."""
+    """Percentage of queries whose true item is among the first ``k``."""
     return float((ranks <= k).mean() * 100.0)
 
 
 def one_percent(items: int) -> int:
-    """How many items Recall@1% looks at: a hundredth of the gallery, rounded down, at least one."""
+    """The k of Recall@1%: a hundredth of the gallery's items, rounded down, at least 1."""
     return max(1, items // 100)
 
 
@@ -37,7 +38,7 @@ def bootstrap_interval(
     draws: int = 2000,
     weights: npt.NDArray[np.floating] | None = None,
 ) -> tuple[float, float]:
-    """95% interval of the (weighted) mean of per-query values, by resampling queries."""
+    """95% bootstrap interval of the mean of ``hits`` (q,), which ``weights`` (q,) may weigh; resamples queries."""
     rng = np.random.default_rng(seed)
     drawn = (rng.integers(0, len(hits), len(hits)) for _ in range(draws))
     means = [
@@ -51,7 +52,7 @@ def bootstrap_interval(
 def paired_difference(
     a: npt.NDArray[np.floating], b: npt.NDArray[np.floating], seed: int = 42, draws: int = 2000
 ) -> tuple[float, float, float]:
-    """Mean of a - b over the same queries, with its 95% bootstrap interval."""
+    """Mean of ``a - b`` over the same queries, then the low and high end of its 95% bootstrap interval."""
     difference: Floats = np.asarray(a, np.float64) - np.asarray(b, np.float64)
     low, high = bootstrap_interval(difference, seed, draws)
     return float(difference.mean()), low, high

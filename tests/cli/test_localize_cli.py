@@ -14,8 +14,10 @@ import pytest
 from PIL import Image as Pillow
 
 from helpers.command_line import x2l
+from x2localizer import geo
 from x2localizer.encoders import Bundle
-from x2localizer.sources.video import VideoWriter
+from x2localizer.sources.tracks import read_track
+from x2localizer.sources.video import VideoWriter, open_video
 from x2localizer.town.folder import save_drive, save_town
 from x2localizer.town.town import Town
 
@@ -109,6 +111,25 @@ def test_a_truth_far_away_and_one_at_another_time_are_told(place: Path, tiny_bun
     assert json.loads(told)["median_m"] > 100_000
     text = _localize(place, tiny_bundle, place / "drive.mp4", tmp_path / "b", "--truth", str(far), "--offset", "9000")
     assert "covers no moment" in text
+
+
+def test_a_video_that_starts_after_its_truth_is_compared_with_the_right_part(
+    place: Path, tiny_bundle: Bundle, tmp_path: Path
+) -> None:
+    late = tmp_path / "late.mp4"
+    with open_video(place / "drive.mp4", start_s=12.0) as whole, VideoWriter(late, 128, 64, 2) as writer:
+        for frame in whole:
+            writer.write(frame.image)
+    truth = ("--truth", str(place / "drive.gpx"), "--offset", "12")
+    summary = json.loads(_localize(place, tiny_bundle, late, tmp_path / "t", *truth, "--json"))
+    assert summary["with_truth"] == summary["frames"] == 18
+    track = read_track(place / "drive.gpx")
+    errors = []
+    for line in (tmp_path / "t" / "fixes.jsonl").read_text().splitlines():
+        fix, true = json.loads(line), track.at(12.0 + json.loads(line)["time_s"])
+        assert true is not None
+        errors.append(float(geo.distance_m(fix["lat_deg"], fix["lon_deg"], true.lat_deg, true.lon_deg)))
+    assert summary["median_m"] == pytest.approx(float(np.median(errors)), abs=1.0)
 
 
 def test_galleries_that_do_not_fit_are_clear_errors(place: Path, tiny_bundle: Bundle, tmp_path: Path) -> None:

@@ -39,12 +39,12 @@ def test_overrides_reach_their_key(override: str, read: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("override", "told"),
+    ("override", "message"),
     [
         ("train.twons=9", "Did you mean 'towns'?"),
         ("tran.towns=9", "Did you mean 'train'?"),
         ("frame_heigth=64", "Did you mean 'frame_height'?"),
-        ("zzzz=1", "Known: "),
+        ("zzzz=1", "Valid names: "),
         ("train.towns=many", "train.towns"),
         ("train.towns=-1", "train.towns"),
         ("frame_height.x=1", "frame_height"),
@@ -59,10 +59,10 @@ def test_overrides_reach_their_key(override: str, read: object) -> None:
         ("=3", "--set section.key=value"),
     ],
 )
-def test_a_wrong_override_names_the_way_out(override: str, told: str) -> None:
+def test_a_wrong_override_names_the_way_out(override: str, message: str) -> None:
     with pytest.raises(ConfigError) as problem:
         load_config(DatasetSettings, "dataset", "quick", [override])
-    assert told in str(problem.value)
+    assert message in str(problem.value)
 
 
 def test_an_unknown_preset_names_the_nearest() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,25 @@ def test_a_file_is_written_whole(tmp_path: Path) -> None:
     write_text(tmp_path / "a" / "b.txt", "x²")
     assert (tmp_path / "a" / "b.txt").read_text(encoding="utf-8") == "x²"
     assert [p.name for p in (tmp_path / "a").iterdir()] == ["b.txt"]
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+def test_a_file_gets_the_mode_of_the_current_umask(tmp_path: Path, umask: int, mode: int) -> None:
+    before = os.umask(umask)
+    try:
+        write_text(tmp_path / "a.txt", "x")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "a.txt").stat().st_mode) == mode
+
+
+def test_a_file_that_a_library_replaced_gets_the_same_mode(tmp_path: Path) -> None:
+    write_text(tmp_path / "a.txt", "x")
+    with atomic_path(tmp_path / "b.txt") as path:
+        path.unlink()
+        path.write_text("x")
+        path.chmod(0o600)
+    assert (tmp_path / "b.txt").stat().st_mode == (tmp_path / "a.txt").stat().st_mode
 
 
 def test_a_failure_keeps_the_old_file_and_leaves_nothing(tmp_path: Path) -> None:
@@ -46,7 +66,7 @@ def test_a_full_disk_is_a_clear_error(tmp_path: Path) -> None:
             finally:
                 os.close(descriptor)
 
-    with pytest.raises(UserError, match="disk has room"):
+    with pytest.raises(UserError, match="disk has space left"):
         fill()
     assert list(tmp_path.iterdir()) == []
 

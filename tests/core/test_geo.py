@@ -6,14 +6,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from x2localizer import geo
 from x2localizer.types import Position, Region, TileId
-
-settings.register_profile("no-deadline", deadline=None)  # a busy machine is no failure
-settings.load_profile("no-deadline")
 
 zooms = st.integers(0, 22)
 map_lats = st.floats(-geo.MAX_LATITUDE_DEG, geo.MAX_LATITUDE_DEG)

@@ -1,3 +1,5 @@
+"""Datasets of synthetic towns: what is in them, that they resume, and that nothing else is touched."""
+
 from __future__ import annotations
 
 import json
@@ -7,13 +9,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from helpers.small_world import TINY
@@ -21,14 +20,14 @@ from x2localizer import geo
 from x2localizer.config import SplitSettings
 from x2localizer.datasets.check import check_dataset
 from x2localizer.datasets.dataset import open_dataset
-from x2localizer.datasets.tables import SCHEMAS, Media
+from x2localizer.datasets.tables import Media
 from x2localizer.datasets.town import jobs_of, make_dataset
 from x2localizer.errors import DatasetError, UserError
 from x2localizer.show.dataset import dataset_sheet
 
 
 def _snapshot(root: Path) -> dict[str, bytes]:
-    """Every file of a data set but the scratch folder."""
+    """Every file of a dataset but the scratch folder."""
     return {
         str(p.relative_to(root)): p.read_bytes()
         for p in sorted(root.rglob("*"))
@@ -122,7 +121,7 @@ def test_splits_never_share_a_town(tiny_dataset: Path) -> None:
         jobs_of(clash)
 
 
-def test_it_tells_how_it_was_made(tiny_dataset: Path) -> None:
+def test_the_manifest_says_how_it_was_made(tiny_dataset: Path) -> None:
     manifest = json.loads((tiny_dataset / "dataset.json").read_text())
     assert manifest["command"] == "made by a test"
     assert manifest["seeds"] == {"train": [0, 1], "val": [5000], "test": [9000]}
@@ -157,7 +156,7 @@ make_dataset(TINY, Path(sys.argv[1]), "made by a test", workers=1)
 
 
 @pytest.mark.slow
-def test_a_killed_run_goes_on_and_gives_the_same_bytes(tiny_dataset: Path, tmp_path: Path) -> None:
+def test_a_killed_run_resumes_and_gives_the_same_bytes(tiny_dataset: Path, tmp_path: Path) -> None:
     out = tmp_path / "killed"
     work = subprocess.Popen([sys.executable, "-c", KILLED, str(out), str(Path(__file__).parent.parent)])
     first_part = out / "parts" / "test-9000" / "done"
@@ -216,145 +215,12 @@ def _running(pid: int) -> bool:
         return False
 
 
-Damage = Callable[[Path], object]
-
-
-def _edit(root: Path, name: str, change: Callable[[dict[str, list[object]]], None]) -> None:
-    path = root / f"{name}.parquet"
-    columns = pq.read_table(path).to_pydict()
-    change(columns)
-    pq.write_table(pa.table(columns, schema=SCHEMAS[name]), path)
-
-
-def _set(column: str, row: int, value: object) -> Callable[[dict[str, list[object]]], None]:
-    def change(columns: dict[str, list[object]]) -> None:
-        columns[column][row] = value
-
-    return change
-
-
-def _swap_frames(root: Path) -> None:
-    def change(columns: dict[str, list[object]]) -> None:
-        for values in columns.values():
-            values[3], values[4] = values[4], values[3]
-
-    _edit(root, "frames", change)
-
-
-def _cut_file(root: Path) -> None:
-    path = next(iter(sorted((root / "frames" / "test").iterdir())))
-    path.write_bytes(path.read_bytes()[:1000])
-
-
-def _scramble(root: Path) -> None:
-    for path in (root / "tiles" / "val").iterdir():
-        path.write_bytes(bytes(len(path.read_bytes())))
-
-
-DAMAGES: list[tuple[str, Damage]] = [
-    ("missing files", lambda root: next(iter((root / "frames" / "test").iterdir())).unlink()),
-    ("missing files", lambda root: next(iter((root / "regions" / "val").iterdir())).unlink()),
-    ("cut short", _cut_file),
-    ("damaged pictures", _scramble),
-    ("outside their region", lambda root: _edit(root, "frames", _set("lat_deg", 5, 41.9))),
-    ("not on the map", lambda root: _edit(root, "frames", _set("lat_deg", 5, float("nan")))),
-    ("out of order", _swap_frames),
-    ("repeat a time", lambda root: _edit(root, "frames", _set("time_s", 6, 5.0))),
-    ("have no time", lambda root: _edit(root, "frames", _set("time_s", 6, float("nan")))),
-    ("than declared", lambda root: _edit(root, "videos", _set("frames", 0, 12))),
-    ("keyframes are not numbered", lambda root: _edit(root, "frames", _set("keyframe", 5, 7))),
-    ("region is missing", lambda root: _edit(root, "videos", _set("region_id", 0, "nowhere"))),
-    ("ids that occur twice", lambda root: _edit(root, "regions", _twice_region)),
-    ("two splits share", lambda root: _edit(root, "regions", _set("area", 0, "town9000"))),
-    ("unknown split", lambda root: _edit(root, "videos", _set("split", 0, "dev"))),
-    ("frames of unknown videos", lambda root: _edit(root, "frames", _set("video_id", 0, "ghost"))),
-    ("cannot be opened", lambda root: (root / "frames.parquet").write_bytes(b"PAR1")),
-    ("cannot be opened", lambda root: (root / "dataset.json").unlink()),
-    ("cannot be opened", lambda root: (root / "dataset.json").write_text("{}")),
-    ("cannot be opened", lambda root: (root / "dataset.json").write_text('{"format": 999}')),
-    ("nowhere in the data set", lambda root: _edit(root, "regions", _set("image_path", 0, "../../etc/passwd"))),
-    ("nowhere in the data set", lambda root: _edit(root, "frames", _set("image_path", 0, "/etc/passwd"))),
-    ("nowhere in the data set", lambda root: _edit(root, "frames", _set("tile_path", 0, "../tile.jpg"))),
-    ("is negative", lambda root: _edit(root, "frames", _set("image_length", 0, -5))),
-    ("cut short", lambda root: _edit(root, "frames", _set("image_length", 0, 1 << 40))),
-    ("than the manifest says", lambda root: _drop_last(root, "regions")),
-    ("counts nothing", lambda root: (root / "dataset.json").write_text('{"format": 1}')),
-    ("missing imagery", lambda root: shutil.rmtree(root / "imagery")),
-    ("another split or area", lambda root: _edit(root, "videos", _set("split", 0, "test"))),
-    ("another split or area", lambda root: _edit(root, "videos", _set("area", 0, "atlantis"))),
-    ("middle is elsewhere", lambda root: _edit(root, "regions", _set("lat_deg", 0, 0.0))),
-    ("another duration", lambda root: _edit(root, "videos", _set("duration_s", 0, -5.0))),
-    ("does not start at 0", lambda root: _edit(root, "frames", _set("time_s", 0, -1.0))),
-    ("heading is no angle", lambda root: _edit(root, "frames", _set("heading_deg", 0, 9999.0))),
-    ("not on the map", lambda root: _edit(root, "regions", _set("zoom", 0, 77))),
-    ("not on the map", lambda root: _edit(root, "regions", _set("n", 0, 0))),
-    ("without area", lambda root: _null(root, "regions", "area")),
-    ("without start_time", lambda root: _null(root, "videos", "start_time")),
-    ("another split has", lambda root: _edit(root, "regions", _same_ground)),
-]
-
-
-def _drop_last(root: Path, name: str) -> None:
-    table = pq.read_table(root / f"{name}.parquet")
-    pq.write_table(table.slice(0, len(table) - 1), root / f"{name}.parquet")
-
-
-def _null(root: Path, name: str, column: str) -> None:
-    table = pq.read_table(root / f"{name}.parquet")
-    values = table[column].to_pylist()
-    values[0] = None
-    place = table.column_names.index(column)
-    loose = pa.field(column, SCHEMAS[name].field(column).type)
-    pq.write_table(table.set_column(place, loose, pa.array(values, loose.type)), root / f"{name}.parquet")
-
-
-def _same_ground(columns: dict[str, list[object]]) -> None:
-    columns["x"][0], columns["y"][0] = columns["x"][-1], columns["y"][-1]
-
-
-def _twice_region(columns: dict[str, list[object]]) -> None:
-    columns["region_id"][0] = columns["region_id"][1]
-
-
-@pytest.mark.parametrize(("told", "damage"), DAMAGES, ids=[f"{i}-{told}" for i, (told, _) in enumerate(DAMAGES)])
-def test_the_check_tells_what_is_wrong(tiny_dataset: Path, tmp_path: Path, told: str, damage: Damage) -> None:
-    root = tmp_path / "damaged"
-    shutil.copytree(tiny_dataset, root)
-    damage(root)
-    report = check_dataset(root, full=True)
-    assert not report.sound
-    assert any(told in finding.what for finding in report.findings), report.to_text()
-    assert told in report.to_text()
-    json.loads(report.to_json())
-
-
-def test_a_frame_without_a_tile_is_a_note_that_names_it(tiny_dataset: Path, tmp_path: Path) -> None:
-    root = tmp_path / "ragged"
-    shutil.copytree(tiny_dataset, root)
-    _edit(root, "frames", _set("tile_path", 7, ""))
-    report = check_dataset(root)
-    assert report.sound
-    (found,) = [finding for finding in report.findings if finding.what == "frames without a tile"]
-    assert (found.level, found.count, found.examples) == ("note", 1, ("row 7 of frames.parquet",))
-
-
-def test_a_damaged_data_set_is_told_by_the_command_too(tiny_dataset: Path, tmp_path: Path) -> None:
-    root = tmp_path / "damaged"
-    shutil.copytree(tiny_dataset, root)
-    _edit(root, "frames", _set("lat_deg", 0, float("nan")))
-    words = [sys.executable, "-c", "from x2localizer.cli import main; main()", "check", str(root)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "not on the map" in done.stdout
-    assert "Unexpected" not in done.stdout + done.stderr
-
-
-def test_pictures_outside_the_data_set_are_not_read(tiny_dataset: Path, tmp_path: Path) -> None:
+def test_pictures_outside_the_dataset_are_not_read(tiny_dataset: Path, tmp_path: Path) -> None:
     outside = tmp_path / "secret.jpg"
     shutil.copy(next((tiny_dataset / "regions" / "val").iterdir()), outside)
     data = open_dataset(tiny_dataset)
     for path in (str(outside), f"../{tmp_path.name}/secret.jpg", ""):
-        with pytest.raises(DatasetError, match="not a picture of the data set"):
+        with pytest.raises(DatasetError, match="not a picture of the dataset"):
             data.picture(Media(path))
 
 
@@ -377,16 +243,33 @@ def test_towns_that_would_share_ground_are_refused() -> None:
         jobs_of(many)
 
 
+# A shell starts what it runs in the background with interrupts ignored, and that is inherited: also by these tests.
+INTERRUPTIBLE = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from x2localizer.cli import main
+main()
+"""
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to find the workers")
 @pytest.mark.parametrize("end", ["interrupt", "failure"])
-def test_nobody_writes_on_after_an_interrupt_or_a_failure(tmp_path: Path, end: str) -> None:
+def test_no_worker_writes_after_an_interrupt_or_a_failure(tmp_path: Path, end: str) -> None:
     out = tmp_path / "out"
     words = ["town", "dataset", "--preset", "quick", "--out", str(out), "--workers", "2", "--set", "train.towns=30"]
     work = subprocess.Popen(
-        [sys.executable, "-c", "from x2localizer.cli import main; main()", *words],
+        [sys.executable, "-c", INTERRUPTIBLE, *words],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
     )  # fmt: skip
+    try:
+        _end_it(work, out, end)
+    finally:
+        work.kill()
+        work.wait()
+
+
+def _end_it(work: subprocess.Popen[str], out: Path, end: str) -> None:
     deadline = time.monotonic() + 120
     while not (out / "frames" / "val").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -395,10 +278,10 @@ def test_nobody_writes_on_after_an_interrupt_or_a_failure(tmp_path: Path, end: s
         os.killpg(work.pid, signal.SIGINT)  # as a terminal does
     else:
         (out / "frames" / "train").write_text("a file where a folder should be")
-    told, _ = work.communicate(timeout=60)
-    assert work.returncode == (130 if end == "interrupt" else 2), told
-    assert ("Interrupted" if end == "interrupt" else "Cannot write") in told
-    assert "Traceback" not in told
+    output, _ = work.communicate(timeout=60)
+    assert work.returncode == (130 if end == "interrupt" else 2), output
+    assert ("Interrupted" if end == "interrupt" else "Cannot write") in output
+    assert "Traceback" not in output
     done = len(list(out.glob("parts/*/done")))
     deadline = time.monotonic() + 10
     while any(_running(pid) for pid in workers) and time.monotonic() < deadline:

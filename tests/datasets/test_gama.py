@@ -69,7 +69,7 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_tree_becomes_a_sound_data_set(tree: Path) -> None:
+def test_a_tree_becomes_a_sound_dataset(tree: Path) -> None:
     out = tree / "data"
     report = prepare_gama(tree, tree, out, held_out=0.5)
     assert report.counts["train videos"] == 60
@@ -85,7 +85,7 @@ def test_a_tree_becomes_a_sound_data_set(tree: Path) -> None:
     frames = data.frames(VAL[0])
     assert [row.image_path.split("/")[-1].split("_")[0] for row in frames] == [str(i) for i in range(1, 39)]
     assert [row.index for row in frames if row.keyframe >= 0] == list(range(0, 40, 5))
-    assert frames[4].time_s == pytest.approx(4.001)  # BDD100K's clock, not one frame a second
+    assert frames[4].time_s == pytest.approx(4.001)  # BDD100K's clock, not one frame per second
     assert frames[0].heading_deg is None
     assert frames[1].heading_deg == 0.0
     assert frames[1].speed_m_s == 8.0
@@ -105,7 +105,7 @@ def test_clips_of_a_ride_within_two_minutes_are_linked(tree: Path) -> None:
     assert ride.times_s[38] == pytest.approx(60.0, abs=0.1)
 
 
-def test_what_is_missing_is_told_and_nothing_is_dropped_in_silence(tree: Path) -> None:
+def test_what_is_missing_is_reported_and_nothing_is_dropped_silently(tree: Path) -> None:
     ground = tree / "Ground" / "val" / VAL[0]
     first = sorted(ground.iterdir())[0]
     (ground / "thumbs.db").write_text("no picture")
@@ -120,10 +120,10 @@ def test_what_is_missing_is_told_and_nothing_is_dropped_in_silence(tree: Path) -
     found = prepare_gama(tree, tree, tree / "data").found
     assert found["files whose name is not INDEX_LAT_LON.jpg"] == 1
     assert found["frames with the number of another"] == 1
-    assert found["frames at an impossible place"] == 1
+    assert found["frames at an impossible position"] == 1
     assert found["frames without a tile"] == 1
     assert found["damaged info files of BDD100K"] == 1
-    assert found["videos without BDD100K's info: one frame a second is assumed"] == 2
+    assert found["videos without BDD100K's info: one frame per second is assumed"] == 2
     assert found["videos without a region"] == 1
     assert found["val videos with fewer frames than the list has"] == 1
     checked = check_dataset(tree / "data")
@@ -169,7 +169,7 @@ def test_a_bad_line_is_named(tree: Path, name: str, line: str, message: str) -> 
         read_lists(tree)
 
 
-def test_lists_that_disagree_are_told(tree: Path) -> None:
+def test_lists_that_disagree_are_reported(tree: Path) -> None:
     with (tree / "val_day_vid.list").open("a") as file:
         file.write(f"b9-1\n{TRAIN[0]}\n")
     with (tree / "val_gps_day.list").open("a") as file:
@@ -188,7 +188,7 @@ def test_the_command_and_its_errors(tree: Path, tmp_path: Path) -> None:
     run = CliRunner().invoke(app, ["prepare", "gama", "--gama", str(tree), "--out", str(tree / "data")])
     assert run.exit_code == 0, run.output
     again = CliRunner().invoke(app, ["prepare", "gama", "--gama", str(tree), "--out", str(tree / "data")])
-    assert "holds other files" in str(again.exception)
+    assert "contains other files" in str(again.exception)
     nowhere = CliRunner().invoke(app, ["prepare", "gama", "--gama", str(tree / "info"), "--report"])
     assert "val_day_vid.list" in str(nowhere.exception)
     (tree / "lists-only").mkdir()

@@ -336,7 +336,7 @@ def test_ranks_of_a_file_equal_brute_force(tmp_path_factory: pytest.TempPathFact
         scores = {item: score for name, item, score in rows if name == query}
         own = scores.pop(items[truth[q]], None)
         expected.append(len(items) if own is None else 1 + sum(score >= own for score in scores.values()))
-    assert ranks_of_file(path, queries, items, truth)[8].tolist() == expected
+    assert ranks_of_file(path, queries, items, truth).ranks[8].tolist() == expected
 
 
 @pytest.mark.parametrize(
@@ -351,7 +351,7 @@ def test_ranks_of_a_file_equal_brute_force(tmp_path_factory: pytest.TempPathFact
         ("query,item,score\na,x,high\nb,x,low\n", "conversion error to double"),
         ("query,item,score\na,x,\nb,x,1\n", "without score"),
         ("query,item,score,budget\na,x,1,two\nb,x,1,one\n", "conversion error to int64"),
-        ("query,item,score\n", "ranks nothing"),
+        ("query,item,score\n", "has no rows"),
         ("", "Cannot read the rankings"),
     ],
 )
@@ -375,14 +375,14 @@ def test_integers_first_and_decimals_later_are_one_column(tmp_path: Path) -> Non
     path.write_text(
         "query,item,score\n" + "".join(f"a,{item},{i}\n" for i, item in enumerate(items[:-1])) + "a,i119999,0.5\n"
     )
-    assert ranks_of_file(path, ["a"], items, np.array([119_999]))[8].tolist() == [119_999]
+    assert ranks_of_file(path, ["a"], items, np.array([119_999])).ranks[8].tolist() == [119_999]
 
 
 def test_rankings_at_several_budgets(tmp_path: Path) -> None:
     path = tmp_path / "r.csv"
     path.write_text("query,item,score,budget\na,x,1,1\na,y,2,1\na,x,3,8\na,y,2,8\n")
     found = ranks_of_file(path, ["a"], ["x", "y"], np.array([0]))
-    assert {budget: ranks.tolist() for budget, ranks in found.items()} == {1: [2], 8: [1]}
+    assert {budget: ranks.tolist() for budget, ranks in found.ranks.items()} == {1: [2], 8: [1]}
 
 
 def test_what_is_no_model_is_a_clear_error(tmp_path: Path, data: Dataset) -> None:

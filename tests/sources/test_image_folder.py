@@ -40,7 +40,7 @@ def test_every_kind_of_image_and_nothing_else(tmp_path: Path) -> None:
     assert shades == pytest.approx([40 * number % 256 for number in range(8)], abs=8)
 
 
-def test_one_image_per_second_unless_told(tmp_path: Path) -> None:
+def test_one_image_per_second_by_default(tmp_path: Path) -> None:
     for number in range(4):
         _save(tmp_path / f"{number}.png", number)
     assert _shades(tmp_path) == [(0.0, 0), (1.0, 1), (2.0, 2), (3.0, 3)]
@@ -161,8 +161,8 @@ def test_images_that_are_not_due_are_not_read(tmp_path: Path, monkeypatch: pytes
 
 def test_a_folder_without_images(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("nothing to see")
-    with pytest.raises(VideoError, match="holds no images"):
+    with pytest.raises(VideoError, match="contains no images"):
         open_video(tmp_path)
     (tmp_path / "a.jpg").write_bytes(b"not an image")
-    with pytest.raises(VideoError, match="No image of"):
+    with pytest.raises(VideoError, match="No image in"):
         open_video(tmp_path)

@@ -1,8 +1,11 @@
-"""Aerial imagery in files: the right pixels, and what is not there is said to be not there."""
+"""Aerial imagery in files: the right pixels, and where there are none they are marked as invalid."""
 
 from __future__ import annotations
 
+import socket
+import time
 import zipfile
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,7 +18,7 @@ from rasterio.enums import ColorInterp, Resampling
 from helpers.imagery_files import AT, Pixels, first_rows, noise, on_grid, on_tiles, write
 from x2localizer import geo
 from x2localizer.errors import ImageryError
-from x2localizer.sources.imagery import open_imagery, write_geotiff
+from x2localizer.sources.imagery import open_imagery, raster_file, raster_open, write_geotiff
 from x2localizer.types import Position, Region, TileId
 
 # Pixels that lie on the grid of the tiles come back as they are.
@@ -311,6 +314,10 @@ def bad_file(kind: str, folder: Path) -> str:
         write(path, noise(side=256), 'LOCAL_CS["site",UNIT["metre",1]]', on_tiles())
     elif kind == "complex numbers":
         on_grid(path, noise(side=256).astype(np.complex64))
+    elif kind == "complex integers":  # of radar; numpy has no such numbers
+        layout = {"width": 256, "height": 256, "count": 1, "crs": "EPSG:3857", "transform": on_tiles()}
+        with rasterio.open(path, "w", driver="GTiff", dtype="complex_int16", **layout):
+            pass
     elif kind == "empty folder":
         return str(folder)
     return str(path)
@@ -327,6 +334,7 @@ def bad_file(kind: str, folder: Path) -> str:
         ("no coordinate system", "-a_srs"),
         ("engineering coordinates", "-a_srs"),
         ("complex numbers", "not a picture"),
+        ("complex integers", "not a picture"),
         ("empty folder", "no map tiles"),
     ],
 )
@@ -340,6 +348,40 @@ def test_bad_input_says_what_to_do(
         open_imagery(path)
     assert what in str(error.value) and error.value.remedy
     assert capfd.readouterr() == ("", "") and not recwarn.list
+
+
+@pytest.mark.parametrize("z", [-1, 25, 99])
+def test_zooms_without_tiles_are_refused(tmp_path: Path, z: int) -> None:
+    with (
+        open_imagery(on_grid(tmp_path / "a.tif", noise(side=256))) as imagery,
+        pytest.raises(ImageryError, match="zoom"),
+    ):
+        imagery.tiles(z)
+
+
+@pytest.fixture
+def silent_server() -> Iterator[int]:
+    """The port of a server that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def test_a_server_that_never_answers_is_an_error(
+    tmp_path: Path, silent_server: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (raster_open, raster_file):
+        monkeypatch.setattr(module, "HTTP_SILENCE_S", 1)
+    half = geo.WEB_MERCATOR_HALF_M
+    window = f"<UpperLeftX>{-half}</UpperLeftX><UpperLeftY>{half}</UpperLeftY><LowerRightX>{half}</LowerRightX>"
+    (tmp_path / "map.xml").write_text(
+        f'<GDAL_WMS><Service name="TMS"><ServerUrl>http://127.0.0.1:{silent_server}/${{z}}/${{x}}/${{y}}.png</ServerUrl>'
+        f"</Service><DataWindow>{window}<LowerRightY>{-half}</LowerRightY><TileLevel>12</TileLevel></DataWindow>"
+        "<Projection>EPSG:3857</Projection><BandsCount>3</BandsCount></GDAL_WMS>"
+    )
+    began_s = time.monotonic()
+    with open_imagery(tmp_path / "map.xml") as imagery, pytest.raises(ImageryError, match="sent nothing"):
+        imagery.tile(AT)
+    assert time.monotonic() - began_s < 30
 
 
 def test_tms_is_for_folders(tmp_path: Path) -> None:
@@ -374,5 +416,5 @@ def test_a_georeference_that_makes_no_sense_is_a_clear_error(
     path = tmp_path / "odd.tif"
     grey = np.full((32, 32, 3), 90, np.uint8)
     write_geotiff(path, grey, crs=crs, west=corner, north=corner, pixel=pixel, tags={})
-    with pytest.raises(ImageryError, match="georeference makes no sense"):
+    with pytest.raises(ImageryError, match="not a place on the globe"):
         open_imagery(path)

@@ -1,4 +1,4 @@
-"""Imagery in all coordinate systems: what is seen lies where the tile says it does."""
+"""Imagery in all coordinate systems: what a tile shows lies where the tile says."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Scene:
     lat: float
     lon: float
     pixel: float = 1.0  # units of the system
-    stretch: float = 1.0  # pixels are so many times wider than high
+    stretch: float = 1.0  # width of a pixel over its height
     angle_deg: float = 0.0
     points: bool = False  # placed by ground control points
 
@@ -64,7 +64,7 @@ def spot_file(path: Path, scene: Scene, at: Position) -> Path:
     x, y = to_crs.transform(scene.lon, scene.lat)
     spot_x, spot_y = to_crs.transform(at.lon_deg, at.lat_deg)
     turn = {"EPSG:4326": 360.0, "EPSG:3857": 2 * geo.WEB_MERCATOR_HALF_M}.get(scene.crs)
-    if turn:  # the file goes on past the antimeridian in the direction it came from
+    if turn:  # the file continues past the antimeridian
         spot_x += turn * round((x - spot_x) / turn)
     cos, sin = np.cos(np.radians(scene.angle_deg)), np.sin(np.radians(scene.angle_deg))
     wide, high = scene.pixel * scene.stretch, scene.pixel

@@ -1,4 +1,4 @@
-"""GPS inside videos. The payloads and the MP4 files around them are made here, byte by byte."""
+"""GPS inside videos; the payloads and the MP4 files around them are made here, byte by byte."""
 
 from __future__ import annotations
 

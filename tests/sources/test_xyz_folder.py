@@ -1,4 +1,4 @@
-"""Folders of map tiles: stored tiles as they are, other zooms and places made out of them."""
+"""Folders of map tiles: stored tiles come back unchanged, other zooms and places are made from them."""
 
 from __future__ import annotations
 

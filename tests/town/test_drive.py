@@ -6,20 +6,20 @@ import pytest
 from x2localizer import geo
 from x2localizer.town.drive import Drive, draw_drive, open_film, region_bounds
 from x2localizer.town.layers import FIELD_UNIT_M
-from x2localizer.town.place import core_regions
+from x2localizer.town.place import Bounds, core_regions
 from x2localizer.town.town import Town
 
 
 @pytest.fixture(scope="module")
 def drives(town: Town) -> list[Drive]:
-    made = [
+    attempts = [
         draw_drive(town, 10 * i + k, 35.0, region_bounds(town, region))
         for i, region in enumerate(core_regions(town.place))
         for k in range(4)
     ]
-    found = [drive for drive in made if drive is not None]
-    assert len(found) >= 12
-    return found
+    drives = [drive for drive in attempts if drive is not None]
+    assert len(drives) >= 12
+    return drives
 
 
 TIMES = np.arange(0.0, 35.01, 0.25)
@@ -54,7 +54,7 @@ def test_cars_keep_to_the_right_lane_on_asphalt(town: Town, drives: list[Drive])
         rows, columns = (y / layers.metres_per_pixel).astype(int), (x / layers.metres_per_pixel).astype(int)
         on_asphalt.append((layers.margin[rows, columns] * FIELD_UNIT_M < 0.3).mean())
         for r, c, h in zip(rows, columns, heading, strict=True):
-            road = town.plan.roads[layers.edge[r, c]]
+            road = town.plan.roads[layers.nearest_road[r, c]]
             along = layers.along[r, c] * FIELD_UNIT_M
             if 25 < along < road.length_m - 25:
                 k = min(int(along / road.length_m * (len(road.points) - 1)), len(road.points) - 2)
@@ -87,4 +87,4 @@ def test_night_is_darker_than_day(town: Town) -> None:
 
 
 def test_a_place_without_roads_gives_no_drive(town: Town) -> None:
-    assert draw_drive(town, 1, 35.0, (10.0, 10.0, 12.0, 12.0)) is None
+    assert draw_drive(town, 1, 35.0, Bounds(10.0, 10.0, 12.0, 12.0)) is None

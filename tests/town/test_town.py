@@ -12,7 +12,8 @@ from helpers.small_world import SMALL
 from x2localizer import geo
 from x2localizer.sources.imagery import open_imagery, write_geotiff
 from x2localizer.town.aerial import cast_shadow
-from x2localizer.town.boxes import BUILDING, HALF_A, HALF_B, KIND, LOT, Z1
+from x2localizer.town.boxes import BUILDING, LOT
+from x2localizer.town.columns import BOX
 from x2localizer.town.drive import draw_drive, open_film
 from x2localizer.town.place import ZOOM, core_regions
 from x2localizer.town.town import (
@@ -75,14 +76,14 @@ def test_another_seed_gives_another_town(town: Town) -> None:
 def test_a_town_has_what_a_town_has(town: Town) -> None:
     kinds = {district.kind.name for district in town.plan.districts}
     assert len(kinds) >= 4
-    assert (town.boxes[:, KIND] == BUILDING).sum() > 300
-    assert (town.boxes[:, KIND] >= LOT).sum() > 20
+    assert (town.boxes[:, BOX.kind] == BUILDING).sum() > 300
+    assert (town.boxes[:, BOX.kind] >= LOT).sum() > 20
     assert tree_count(town) > 500
-    heights = town.boxes[town.boxes[:, KIND] == BUILDING, Z1]
+    heights = town.boxes[town.boxes[:, BOX.kind] == BUILDING, BOX.eaves]
     assert heights.min() > 2
     assert heights.max() > 10
-    assert (town.boxes[:, HALF_A] > 0).all()
-    assert (town.boxes[:, HALF_B] > 0).all()
+    assert (town.boxes[:, BOX.half_length] > 0).all()
+    assert (town.boxes[:, BOX.half_width] > 0).all()
 
 
 def test_most_towns_together_have_rivers_and_bridges() -> None:
@@ -94,7 +95,7 @@ def test_most_towns_together_have_rivers_and_bridges() -> None:
 
 def test_no_building_stands_on_asphalt(town: Town) -> None:
     solid = np.zeros(len(town.boxes) + 1, bool)
-    solid[1:] = town.boxes[:, KIND] == BUILDING
+    solid[1:] = town.boxes[:, BOX.kind] == BUILDING
     on_building = solid[town.layers.owner]
     assert on_building.mean() > 0.03
     on_road = town.layers.margin < 0

@@ -1,4 +1,4 @@
-"""``x2l check``: is this data set whole?"""
+"""``x2l check``: validate a dataset."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from x2localizer.show.pictures import save_picture
 
 
 def check(
-    data: Annotated[Path, typer.Argument(help="A data set folder.")],
+    data: Annotated[Path, typer.Argument(help="Folder of a dataset.")],
     full: Annotated[bool, typer.Option("--full", help="Decode every picture, not a sample.")] = False,
-    sheet: Annotated[Path | None, typer.Option(help="Where to draw samples; DATA/sheet.png by default.")] = None,
+    sheet: Annotated[Path | None, typer.Option(help="File for a sheet of samples; DATA/sheet.png by default.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Validate any data set: counts, missing or damaged files, wrong positions, order and times.
+    """Validate a dataset: counts, missing or damaged files, wrong positions, order and times.
 
     Exits with 1 if something is wrong. Example: x2l check data/quick
     """
@@ -37,7 +37,7 @@ def check(
 
 
 def _draw_samples(data: Path, target: Path) -> None:
-    """A sheet of samples where that can be drawn; the verdict stands either way."""
+    """Draw a sheet of samples if possible; does not affect the result of the check."""
     try:
         picture = dataset_sheet(data)
         if picture is not None:

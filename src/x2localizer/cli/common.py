@@ -77,14 +77,14 @@ def _line_now_and_then(what: str, console: Console) -> Advance:
 
 @contextmanager
 def status_lines(first: str) -> Iterator[Callable[[str], None]]:
-    """A spinner with a text that changes on a terminal, else a line for every text."""
+    """A spinner with a line of text; call it to change the text. Without a terminal, each text is printed as a line."""
     terminal = Console(stderr=True, highlight=False)
-    if terminal.is_terminal:
-        with terminal.status(first) as status:
-            yield status.update
-    else:
-        terminal.print(first)
-        yield terminal.print
+    if not terminal.is_terminal:
+        terminal.print(first, markup=False, soft_wrap=True)
+        yield lambda text: terminal.print(text, markup=False, soft_wrap=True)
+        return
+    with terminal.status(escape(first)) as status:
+        yield lambda text: status.update(escape(text))
 
 
 def announce(text: str) -> None:

@@ -1,4 +1,4 @@
-"""``x2l inspect``: what is in this video, imagery or track, and will it do?"""
+"""``x2l inspect``: show what a video, imagery or track contains, and whether it can be used."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import typer
 
 from x2localizer.cli.common import say, show_values
 from x2localizer.errors import ConfigError, ImageryError, TrackError, UserError, VideoError
-from x2localizer.show.pictures import contact_sheet, overview, save_picture
-from x2localizer.sources.imagery import open_imagery
-from x2localizer.sources.tracks import read_track
+from x2localizer.show.pictures import contact_sheet, save_picture
+from x2localizer.sources.imagery import Glance, glance, open_imagery
+from x2localizer.sources.tracks import TELEMETRY_SUFFIXES, TRACK_SUFFIXES, read_track
 from x2localizer.sources.video import open_video
 from x2localizer.types import Image
 
@@ -21,15 +21,14 @@ Values = dict[str, object]
 Reader = Callable[[str, Path | None, float], Values]
 VIDEO_SUFFIXES = {".mp4", ".mov", ".avi", ".mkv", ".webm", ".ts", ".m4v", ".mpg", ".mjpeg", ".3gp"}
 IMAGERY_SUFFIXES = {".tif", ".tiff", ".vrt", ".mbtiles", ".jp2", ".img"}
-TRACK_SUFFIXES = {".gpx", ".csv", ".tsv", ".raw", ".gpmf"}
 
 
 def inspect(
     path: Annotated[str, typer.Argument(help="A video, a camera, a stream, imagery, or a track.")],
-    picture: Annotated[Path | None, typer.Option(help="Draw a contact sheet or a map here.")] = None,
+    picture: Annotated[Path | None, typer.Option(help="File for a contact sheet or a map.")] = None,
     spacing: Annotated[float, typer.Option(min=0.01, help="Seconds between the frames of a video.")] = 5.0,
 ) -> None:
-    """Tell what a file of yours holds, as the localizer would see it.
+    """Show what a file contains, as the localizer sees it.
 
     Examples: x2l inspect ride.mp4 --picture sheet.png, x2l inspect city.tif, x2l inspect ride.gpx
     """
@@ -38,7 +37,7 @@ def inspect(
     if (Path(path) / "town.json").is_file():
         path = str(Path(path) / "aerial.tif")
     if (Path(path) / "dataset.json").is_file():
-        raise ConfigError(f"{path} is a data set.", f"Use: x2l check {path}")
+        raise ConfigError(f"{path} is a dataset.", f"Use: x2l check {path}")
     suffix = Path(path).suffix.lower()
     if suffix in IMAGERY_SUFFIXES:
         readers: list[Reader] = [_imagery]
@@ -81,13 +80,14 @@ def _video(path: str, picture: Path | None, spacing: float) -> Values:
     values: Values = {
         "kind": "live video" if info.live else "video",
         "size": f"{info.width} x {info.height}",
+        "shape": _shape(info.width, info.height),
         "duration_s": info.duration_s if info.duration_s is not None else "unknown",
         "start_time": str(info.start_time or "unknown"),
         f"frames every {spacing:g} s": len(times),
         "last frame at": f"{times[-1]:.2f} s" if times else "none",
-        "damaged frames met": skipped,
+        "damaged frames": skipped,
     }
-    if not info.live and suffix_has_telemetry(path):
+    if not info.live and Path(path).suffix.lower() in TELEMETRY_SUFFIXES:
         try:
             values["camera track"] = f"{len(read_track(Path(path)))} positions"
         except TrackError:
@@ -95,18 +95,19 @@ def _video(path: str, picture: Path | None, spacing: float) -> Values:
     return values
 
 
-def suffix_has_telemetry(path: str) -> bool:
-    """Whether a camera may have written its track into such a file."""
-    return Path(path).suffix.lower() in {".mp4", ".mov", ".360", ".insv"}
+def _shape(width: int, height: int) -> str:
+    """Landscape or portrait, and what that means for the localizer."""
+    if height <= width:
+        return "landscape"
+    return "portrait: frames are squeezed to the landscape shape of the model; film in landscape for better results"
 
 
 def _imagery(path: str, picture: Path | None, spacing: float) -> Values:
     with open_imagery(path) as imagery:
         info = imagery.info
-        shown = overview(imagery, 512 if picture is None else 1200)
+        whole = glance(imagery, 512 if picture is None else 1200)
         if picture is not None:
-            save_picture(picture, shown.image)
-        covered = float((shown.image.max(2) > 0).mean())
+            save_picture(picture, whole.image)
         west, south, east, north = info.bounds
         enough = "yes" if info.metres_per_pixel <= 1.0 else "no: 1 m per pixel or finer is needed"
         return {
@@ -117,16 +118,22 @@ def _imagery(path: str, picture: Path | None, spacing: float) -> Values:
             "metres_per_pixel": info.metres_per_pixel,
             "natural zoom": info.zoom,
             "fine enough": enough,
-            "holds data": f"about {covered:.0%} of its square" if covered else "no: nothing but nodata was found",
+            "holds data": _coverage(whole),
             "damaged reads": imagery.damaged,
         }
 
 
+def _coverage(whole: Glance) -> str:
+    """The share of its bounds that imagery covers, and how it was measured."""
+    if not whole.places:
+        return f"{whole.coverage:.0%} of its bounds" if whole.coverage else "no: it is empty or black"
+    how = f"sampled at {whole.places} places, as it has no overviews; `gdaladdo -r average FILE` adds them"
+    return f"about {whole.coverage:.0%} of its bounds ({how})" if whole.coverage else f"nothing found ({how})"
+
+
 def _track(path: str, picture: Path | None, spacing: float) -> Values:
     if picture is not None:
-        raise ConfigError(
-            "A track alone makes no picture.", "Leave out --picture; `x2l town show` draws tracks on maps."
-        )
+        raise ConfigError("A track alone has no picture.", "Remove --picture; `x2l town show` draws tracks on maps.")
     track = read_track(Path(path))
     gaps = np.diff(track.times_s)
     return {

@@ -1,1 +1,1 @@
-"""One on-disk format for every data set, the ways into it, and its checks."""
+"""One on-disk format for every dataset, the ways into it, and its checks."""

@@ -1,4 +1,4 @@
-"""Is a data set whole? Finds what is wrong and tells it; never stops at the first thing."""
+"""Validation of a dataset: collects everything that is wrong, instead of stopping at the first error."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ from x2localizer.errors import UserError
 from x2localizer.types import Region
 
 SAMPLE = 600
-"""Pictures that are decoded unless all are asked for."""
+"""Pictures that are decoded by default."""
 EXAMPLES = 3
+FULL_KEYFRAMES = 8
+"""Keyframes of a clip where the manifest does not say."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong ("error") or worth knowing ("note"), how often, and where for example."""
+    """Something that is wrong (level "error") or worth knowing ("note"), its count, and a few examples."""
 
     level: str
     what: str
@@ -36,8 +38,8 @@ class Finding:
 
 
 @dataclass(slots=True)
-class Report:
-    """What a check found."""
+class CheckReport:
+    """The result of a check."""
 
     root: str
     counts: dict[str, int] = default(default_factory=dict)
@@ -45,21 +47,21 @@ class Report:
 
     @property
     def sound(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there are no errors."""
         return all(finding.level != "error" for finding in self.findings)
 
     def add(self, level: str, what: str, where: list[str]) -> None:
-        """Keep a finding if it happened at all."""
+        """Add a finding if there are any places with it."""
         if where:
             self.findings.append(Finding(level, what, len(where), tuple(where[:EXAMPLES])))
 
     def to_json(self) -> str:
-        """For machines."""
-        found = [asdict(finding) for finding in self.findings]
-        return json.dumps({"root": self.root, "sound": self.sound, "counts": self.counts, "findings": found})
+        """The report as JSON."""
+        findings = [asdict(finding) for finding in self.findings]
+        return json.dumps({"root": self.root, "sound": self.sound, "counts": self.counts, "findings": findings})
 
     def to_text(self) -> str:
-        """For people."""
+        """The report as text."""
         lines = [f"{self.root}"]
         lines += [f"  {name:<26}{count:>10,}" for name, count in self.counts.items()]
         for finding in sorted(self.findings, key=lambda f: f.level != "error"):
@@ -71,18 +73,19 @@ class Report:
 
 def check_dataset(
     root: Path, *, full: bool = False, progress: Callable[[int, int], None] = lambda done, total: None
-) -> Report:
-    """Check a data set's tables and media; ``full`` decodes every picture instead of a sample."""
-    report = Report(str(root))
+) -> CheckReport:
+    """Check the tables and media of a dataset; ``full`` decodes every picture instead of a sample."""
+    report = CheckReport(str(root))
     try:
         data = open_dataset(root)
         tables = (data.region_table, data.video_table, data.frame_table)
     except UserError as problem:
-        report.add("error", "the data set cannot be opened", [str(problem)])
+        report.add("error", "the dataset cannot be opened", [str(problem)])
         return report
     if not _check_values(report, dict(zip(SCHEMAS, tables, strict=True))):
         return report
     _count(report, *tables)
+    _check_splits(report, data)
     _check_manifest(report, data)
     _check_ids(report, *tables)
     _check_order(report, data)
@@ -99,8 +102,8 @@ def _numbers(table: pa.Table, column: str) -> npt.NDArray[np.float64]:
     return np.asarray(table[column].to_numpy(zero_copy_only=False), np.float64)
 
 
-def _check_values(report: Report, tables: dict[str, pa.Table]) -> bool:
-    """Values without which nothing else can be checked: no nulls where none may be, sizes and zooms that exist."""
+def _check_values(report: CheckReport, tables: dict[str, pa.Table]) -> bool:
+    """Check what all other checks rely on: required values, sizes and zooms; returns whether they are fine."""
     for name, table in tables.items():
         for field in SCHEMAS[name]:
             if not field.nullable and table[field.name].null_count:
@@ -121,16 +124,16 @@ def _check_values(report: Report, tables: dict[str, pa.Table]) -> bool:
     return report.sound
 
 
-def _check_manifest(report: Report, data: Dataset) -> None:
-    """The tables hold what the manifest counts, and the imagery of the areas is there."""
+def _check_manifest(report: CheckReport, data: Dataset) -> None:
+    """Check the lengths of the tables against the manifest, and that the imagery of the areas exists."""
     counts = data.manifest.get("counts")
     if not isinstance(counts, dict):
-        report.add("error", "the manifest counts nothing", ["dataset.json has no 'counts'"])
+        report.add("error", "the manifest has no counts", ["dataset.json has no 'counts'"])
         return
     for name in SCHEMAS:
         if counts.get(name) != report.counts[name]:
-            told = f"{name}: {counts.get(name)} by the manifest, {report.counts[name]} in the table"
-            report.add("error", "tables of another length than the manifest says", [told])
+            lengths = f"{name}: {counts.get(name)} in the manifest, {report.counts[name]} in the table"
+            report.add("error", "tables whose length differs from the manifest", [lengths])
     imagery = data.root / "imagery"
     if data.manifest.get("kind") == "town":
         areas = {(r["split"], r["area"]) for r in data.region_table.select(["split", "area"]).to_pylist()}
@@ -139,7 +142,7 @@ def _check_manifest(report: Report, data: Dataset) -> None:
         report.add("error", "missing imagery", missing)
 
 
-def _count(report: Report, regions: pa.Table, videos: pa.Table, frames: pa.Table) -> None:
+def _count(report: CheckReport, regions: pa.Table, videos: pa.Table, frames: pa.Table) -> None:
     report.counts |= {"regions": len(regions), "videos": len(videos), "frames": len(frames)}
     splits, roles = _strings(videos, "split"), _strings(videos, "role")
     areas = _strings(regions, "area")
@@ -154,7 +157,20 @@ def _count(report: Report, regions: pa.Table, videos: pa.Table, frames: pa.Table
     report.add("error", "videos of an unknown role", [str(r) for r in roles if r not in ROLES])
 
 
-def _check_ids(report: Report, regions: pa.Table, videos: pa.Table, frames: pa.Table) -> None:
+def _check_splits(report: CheckReport, data: Dataset) -> None:
+    """Check that splits have clips with all keyframes: training needs train and val, evaluation neither."""
+    configured = data.manifest.get("config", {}).get("keyframes")
+    keyframes = configured if isinstance(configured, int) else FULL_KEYFRAMES
+    videos = data.video_table
+    whole = (_numbers(videos, "keyframes") >= keyframes) & (_strings(videos, "role") == "clip")
+    empty = [split for split in SPLITS if split not in set(_strings(videos, "split")[whole])]
+    needed = [split for split in empty if data.manifest.get("kind") == "own" and split != "test"]
+    what = f"splits without a clip of {keyframes} keyframes"
+    report.add("error", what, [f"{split}: training needs it; record more drives" for split in needed])
+    report.add("note", what, [split for split in empty if split not in needed])
+
+
+def _check_ids(report: CheckReport, regions: pa.Table, videos: pa.Table, frames: pa.Table) -> None:
     region_ids, video_ids = _strings(regions, "region_id"), _strings(videos, "video_id")
     report.add("error", "region ids that occur twice", _twice(region_ids))
     report.add("error", "video ids that occur twice", _twice(video_ids))
@@ -167,7 +183,7 @@ def _check_ids(report: Report, regions: pa.Table, videos: pa.Table, frames: pa.T
         elif (region["split"], region["area"]) != (row["split"], row["area"]):
             strayed.append(f"{row['video_id']}: {row['split']} {row['area']}, not {region['split']} {region['area']}")
     report.add("error", "videos whose region is missing", missing)
-    report.add("error", "videos of another split or area than their region", strayed)
+    report.add("error", "videos whose split or area differs from their region", strayed)
     framed, listed = set(_strings(frames, "video_id")), set(video_ids)
     report.add("error", "videos without frames", sorted(listed - framed))
     report.add("error", "frames of unknown videos", sorted(framed - listed))
@@ -178,8 +194,8 @@ def _twice(ids: npt.NDArray[np.object_]) -> list[str]:
     return [str(name) for name in names[counts > 1]]
 
 
-def _check_order(report: Report, data: Dataset) -> None:
-    """Order of indices and times, repeated seconds, declared counts, keyframes."""
+def _check_order(report: CheckReport, data: Dataset) -> None:
+    """Check the order of indices and times, repeated times, declared counts, and keyframes."""
     frames = data.frame_table
     index, times, keys = _numbers(frames, "index"), _numbers(frames, "time_s"), _numbers(frames, "keyframe")
     names = data.video_table["video_id"].to_pylist()
@@ -209,15 +225,15 @@ def _check_order(report: Report, data: Dataset) -> None:
     report.add("error", "videos whose frames are not together in the table", [v for v, n in blocks.items() if n > 1])
     report.add("error", "videos whose frames are out of order", wrong["order"])
     report.add("error", "videos that repeat a time", wrong["twice"])
-    report.add("error", "videos with another number of frames than declared", wrong["count"])
+    report.add("error", "videos whose number of frames differs from the declared one", wrong["count"])
     report.add("error", "videos whose keyframes are not numbered 0, 1, 2, ... as declared", wrong["keys"])
     report.add("error", "videos with frames that have no time", wrong["nan"])
     report.add("error", "videos whose time does not start at 0", wrong["start"])
-    report.add("error", "videos of another duration than declared", wrong["lasts"])
+    report.add("error", "videos whose duration differs from the declared one", wrong["lasts"])
 
 
-def _check_places(report: Report, data: Dataset) -> None:
-    """Positions on the globe, and inside the region of their clip."""
+def _check_places(report: CheckReport, data: Dataset) -> None:
+    """Check that positions are on the map, and inside the region of their clip."""
     frames, regions, videos = data.frame_table, data.region_table, data.video_table
     lats, lons = _numbers(frames, "lat_deg"), _numbers(frames, "lon_deg")
     on_map = (np.abs(lats) <= geo.MAX_LATITUDE_DEG) & (np.abs(lons) <= 180.0)
@@ -229,12 +245,12 @@ def _check_places(report: Report, data: Dataset) -> None:
     }
     owner = {row["video_id"]: row for row in videos.select(["video_id", "region_id", "role", "ride_id"]).to_pylist()}
     middles = np.array([(p.lat_deg, p.lon_deg) for p in map(geo.region_centre, boxes.values())]).reshape(-1, 2)
-    told = np.stack([_numbers(regions, "lat_deg"), _numbers(regions, "lon_deg")], 1)
-    if len(boxes) == len(told):
-        off = ~(np.abs(middles - told).max(1) < 1e-5) if len(told) else np.zeros(0, bool)
-        report.add("error", "regions whose middle is elsewhere", [str(r) for r in _strings(regions, "region_id")[off]])
+    stored = np.stack([_numbers(regions, "lat_deg"), _numbers(regions, "lon_deg")], 1)
+    if len(boxes) == len(stored):
+        off = ~(np.abs(middles - stored).max(1) < 1e-5) if len(stored) else np.zeros(0, bool)
+        report.add("error", "regions whose centre is elsewhere", [str(r) for r in _strings(regions, "region_id")[off]])
     heading = _numbers(frames, "heading_deg")
-    report.add("error", "frames whose heading is no angle", [str(v) for v in ids[(heading < 0) | (heading > 360)]])
+    report.add("error", "frames whose heading is not an angle", [str(v) for v in ids[(heading < 0) | (heading > 360)]])
     published = data.manifest.get("kind") == "gama"
     _check_shared_ground(report, regions, published=published)
     rides = Counter(videos["ride_id"].to_pylist())
@@ -252,8 +268,8 @@ def _check_places(report: Report, data: Dataset) -> None:
     report.add("note", "long drives that never leave their first region", stay)
 
 
-def _check_shared_ground(report: Report, regions: pa.Table, *, published: bool) -> None:
-    """No region of one split overlaps a region of another; the test split of a published set cannot be changed."""
+def _check_shared_ground(report: CheckReport, regions: pa.Table, *, published: bool) -> None:
+    """Check that no regions of two splits overlap; with the test split of a published dataset that is only a note."""
     rows = regions.select(["region_id", "split", "zoom", "x", "y", "n"]).to_pylist()
     cells: dict[tuple[int, int, int], str] = {}
     shared: dict[str, list[str]] = {"error": [], "note": []}
@@ -264,12 +280,12 @@ def _check_shared_ground(report: Report, regions: pa.Table, *, published: bool) 
                 if other != row["split"]:
                     given = published and "test" in (other, row["split"])
                     shared["note" if given else "error"].append(str(row["region_id"]))
-    report.add("error", "regions on ground that another split has", list(dict.fromkeys(shared["error"])))
-    report.add("note", "regions on ground that the published test split shares", list(dict.fromkeys(shared["note"])))
+    report.add("error", "regions that overlap another split", list(dict.fromkeys(shared["error"])))
+    report.add("note", "regions that overlap the published test split", list(dict.fromkeys(shared["note"])))
 
 
-def _check_media(report: Report, data: Dataset, full: bool, progress: Callable[[int, int], None]) -> None:
-    """Files are there and long enough; pictures decode and have one size per kind."""
+def _check_media(report: CheckReport, data: Dataset, full: bool, progress: Callable[[int, int], None]) -> None:
+    """Check that files exist and are long enough, and that pictures decode and have one size per kind."""
     missing: list[str] = []
     astray: list[str] = []
     short: list[str] = []
@@ -282,7 +298,7 @@ def _check_media(report: Report, data: Dataset, full: bool, progress: Callable[[
         ("tile", data.frame_table, "tile"),
     ):  # fmt: skip
         for row, media in enumerate(_media(table, prefix)):
-            if kind == "tile" and not media.path:  # GAMa has such frames; training leaves them out
+            if kind == "tile" and not media.path:  # GAMa has such frames; training skips them
                 tileless.append(f"row {row} of frames.parquet")
                 continue
             if not below(media.path):
@@ -310,9 +326,9 @@ def _check_media(report: Report, data: Dataset, full: bool, progress: Callable[[
         progress(done, len(chosen))
     report.counts |= {"media files": len(sizes), "pictures": len(everything), "pictures decoded": len(chosen)}
     report.add("note", "frames without a tile", tileless)
-    report.add("error", "pictures that are nowhere in the data set", astray)
+    report.add("error", "pictures outside the dataset", astray)
     report.add("error", "missing files", missing)
-    report.add("error", "files that are cut short", short)
+    report.add("error", "truncated files", short)
     report.add("error", "damaged pictures", damaged)
     for kind, found in shapes.items():
         if len(found) > 1:
@@ -325,7 +341,7 @@ def _media(table: pa.Table, prefix: str) -> Iterator[Media]:
 
 
 def _size(root: Path, path: str) -> int:
-    """Bytes of a file below the data set, or -1 if it is not there."""
+    """The size of a file of the dataset in bytes, or -1 if it does not exist."""
     try:
         return (root / path).stat().st_size
     except OSError:

@@ -1,8 +1,8 @@
-"""A data set on disk, opened for reading.
+"""A dataset on disk, opened for reading.
 
-dataset.json      what it is: format, kind, the command, seeds and config that made it, counts
+dataset.json      the manifest: format, kind, counts, and the command, seeds and config that made it
 regions.parquet   videos.parquet   frames.parquet
-regions/  frames/  tiles/  imagery/     media that the tables name
+regions/  frames/  tiles/  imagery/     media that the tables refer to
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MANIFEST = "dataset.json"
 
 @dataclass(frozen=True)
 class Dataset:
-    """Typed tables and their media. Tables are read whole (some 100 bytes a frame), media when asked for."""
+    """Typed tables and their media. Tables are read whole (about 100 bytes per frame), media on demand."""
 
     root: Path
     manifest: dict[str, Any]
@@ -47,12 +47,12 @@ class Dataset:
 
     @cached_property
     def frame_table(self) -> pa.Table:
-        """All frames, the frames of a video together and in order."""
+        """All frames; those of a video are consecutive and in order."""
         return _read_table(self.root, "frames")
 
     @cached_property
     def contents(self) -> str:
-        """A short name for exactly these tables, to keep what is computed from them under: a data set that was made
+        """A short name for exactly these tables, to keep what is computed from them under: a dataset that was made
         again in another way has another one, whatever its manifest says."""
         digest = hashlib.sha256(str(self.manifest.get("fingerprint", "")).encode())
         for name in ("regions", "videos", "frames"):
@@ -65,7 +65,7 @@ class Dataset:
         return [RegionRow(**row) for row in _of_split(self.region_table, split).to_pylist()]
 
     def videos(self, split: str, role: str = "clip") -> list[VideoRow]:
-        """The videos of a split that are clips, or long drives."""
+        """The videos of a split with a role: clips, or long drives."""
         table = _of_split(self.video_table, split)
         return [VideoRow(**row) for row in table.filter(pc.equal(table["role"], role)).to_pylist()]
 
@@ -75,10 +75,10 @@ class Dataset:
         return [FrameRow(**row) for row in self.frame_table.slice(start, stop - start).to_pylist()]
 
     def frame_range(self, video_id: str) -> tuple[int, int]:
-        """Where a video's frames begin and end in the table."""
+        """The first row of a video's frames in the table, and the row after the last."""
         start, stop = self._ranges.get(video_id, (0, 0))
         if start == stop:
-            raise DatasetError(f"The data set has no frames of video '{video_id}'.", "Run `x2l check` on it.")
+            raise DatasetError(f"The dataset has no frames of video '{video_id}'.", "Run `x2l check` on it.")
         return start, stop
 
     def keyframes(self, video_id: str) -> list[FrameRow]:
@@ -86,34 +86,34 @@ class Dataset:
         return [row for row in self.frames(video_id) if row.keyframe >= 0]
 
     def picture(self, media: Media, size: tuple[int, int] | None = None) -> Image:
-        """A picture that a row names, as it is or at a size (height, width)."""
+        """The picture of a row, shape (height, width, 3), resized if a size (height, width) is given."""
         return read_picture(self.root, media, size)
 
     @cached_property
     def tile_margin_px(self) -> int:
-        """Pixels around each tile in its picture."""
+        """Width of the margin around each tile in its picture, in pixels."""
         return int(self.manifest.get("config", {}).get("tile_margin_px", 0))
 
     def tile(self, media: Media, right_px: int = 0, down_px: int = 0, size: int | None = None) -> Image:
-        """The tile around a frame, or the one so many pixels beside it, as far as the margin goes."""
+        """The tile around a frame, shape (size, size, 3), shifted by pixels to the right and down within its margin."""
         margin = self.tile_margin_px
         if size is not None and margin:
             own = int(self.manifest["config"]["tile_px"])
             margin = round(margin * size / own)
         picture = self.picture(media, None if size is None else (size + 2 * margin,) * 2)
         if max(abs(right_px), abs(down_px)) > margin:
-            raise ValueError(f"a tile moved by more than its margin of {margin} pixels")
+            raise ValueError(f"a tile cannot be shifted by more than its margin of {margin} pixels")
         side = picture.shape[0] - 2 * margin
         return picture[margin + down_px :, margin + right_px :][:side, :side]
 
     @cached_property
     def _ranges(self) -> dict[str, tuple[int, int]]:
-        """Where each video's frames are in the table."""
+        """The range of each video's frames in the table."""
         return {video: (start, stop) for video, start, stop in video_blocks(self.frame_table)}
 
 
 def video_blocks(frames: pa.Table) -> list[tuple[str, int, int]]:
-    """Runs of rows that belong to one video: its id, first row, and the row after its last."""
+    """Runs of rows that belong to one video: its id, the first row, and the row after the last."""
     ids = frames["video_id"].combine_chunks().dictionary_encode()
     codes = ids.indices.to_numpy(zero_copy_only=False)
     if not len(codes):
@@ -124,23 +124,23 @@ def video_blocks(frames: pa.Table) -> list[tuple[str, int, int]]:
 
 
 def open_dataset(root: Path) -> Dataset:
-    """Open a data set; another format or a missing file is a clear error."""
+    """Open a dataset; raises :class:`DatasetError` if it is missing, damaged or of another format."""
     path = root / MANIFEST
     if not path.is_file():
         raise DatasetError(
-            f"{root} is not a data set: it has no {MANIFEST}.",
-            "Make one with `x2l town dataset --preset quick --out DIR`; one that was interrupted is finished by "
-            "running its command again.",
+            f"{root} is not a dataset: it has no {MANIFEST}.",
+            "Make one with `x2l town dataset --preset quick --out DIR`; finish an interrupted one by running its "
+            "command again.",
         )
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         version = manifest["format"]
     except (OSError, ValueError, KeyError, TypeError) as problem:
-        raise DatasetError(f"{path} is damaged.", "Make the data set again.") from problem
+        raise DatasetError(f"{path} is damaged.", "Make the dataset again.") from problem
     if version != FORMAT:
         raise DatasetError(
-            f"{root} has format {version}, this version reads {FORMAT}.",
-            "Make it again, or install the version that fits.",
+            f"{root} has format {version}, but this version reads {FORMAT}.",
+            "Make it again, or install a version that reads it.",
         )
     return Dataset(root, manifest)
 
@@ -151,12 +151,12 @@ def _read_table(root: Path, name: str) -> pa.Table:
         table = pq.read_table(path)
     except (OSError, pa.ArrowException) as problem:
         raise DatasetError(
-            f"Cannot read {path}: it is missing or damaged.", "Run `x2l check` on the data set."
+            f"Cannot read {path}: it is missing or damaged.", "Run `x2l check` on the dataset."
         ) from problem
     wanted = SCHEMAS[name]
     for field in wanted:
         if field.name not in table.column_names or table.schema.field(field.name).type != field.type:
-            raise DatasetError(f"{path} has no column '{field.name}' of type {field.type}.", "Make the data set again.")
+            raise DatasetError(f"{path} has no column '{field.name}' of type {field.type}.", "Make the dataset again.")
     return table.select(wanted.names)
 
 

@@ -1,13 +1,13 @@
-"""From the public folders of GAMa and BDD100K to our format. Pictures stay where they are: the data set links to them.
+"""GAMa as a dataset, from the public folders of GAMa and BDD100K. Pictures are linked, not copied.
 
-    GAMA/Ground/{train,val}/VIDEO/INDEX_LAT_LON.jpg    frames, about one a second
+    GAMA/Ground/{train,val}/VIDEO/INDEX_LAT_LON.jpg    frames, about one per second
     GAMA/Aerial/{train,val}/VIDEO/INDEX_LAT_LON.jpg    the tile centred on each
     GAMA/GAMa/{train,val}_hr/VIDEO.jpeg                regions of 7 x 7 tiles
     BDD/info/{train,val}/VIDEO.json                    ride, times, positions
 
-GAMa's val is our test. A part of the ground of GAMa's train is held out of training as our val, to choose models by:
-some of the cells of Web-Mercator level 13 (about 4 km). Videos near the border of such a cell are in neither, so that
-training and val share no ground. Nothing is dropped in silence: what is missing or ragged is counted and told.
+GAMa's val is our test. Part of the ground of GAMa's train is held out as our val, for choosing models: some cells of
+Web-Mercator zoom 13 (about 4 km). Videos near the border of such a cell are in neither split, so that train and val
+share no ground. Nothing is dropped silently: whatever is missing or irregular is counted and reported.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ EVERY = 5
 NAME = re.compile(r"(\d+)_(-?\d+(?:\.\d+)?)_(-?\d+(?:\.\d+)?)\.jpe?g", re.IGNORECASE)
 NO_DATE = datetime(2000, 1, 1, tzinfo=UTC)
 CELL = 64
-"""Tiles along the side of a cell of ground that is held out or not."""
+"""Tiles along the side of a cell, the unit of ground that is held out."""
 AREA = 512
 """Tiles along the side of an area; batches are drawn from few areas."""
 EXAMPLES = 3
@@ -49,21 +49,21 @@ EXAMPLES = 3
 
 @dataclass(slots=True)
 class GamaReport:
-    """What is there and what is not: counts, and for everything ragged how often and where for example."""
+    """Counts of what there is, and of everything irregular, with examples."""
 
     counts: dict[str, int] = field(default_factory=dict)
     ragged: dict[str, list[str]] = field(default_factory=dict)
     found: Counter[str] = field(default_factory=Counter)
 
     def note(self, what: str, where: str) -> None:
-        """Count something that is not as it should be."""
+        """Count something irregular, and keep a few examples."""
         self.found[what] += 1
         examples = self.ragged.setdefault(what, [])
         if len(examples) < EXAMPLES:
             examples.append(where)
 
     def to_text(self) -> str:
-        """For people."""
+        """The report as text."""
         lines = [f"  {name:<44}{count:>10,}" for name, count in self.counts.items()]
         for what, count in self.found.items():
             lines.append(f"  {what}: {count:,}, such as {', '.join(self.ragged[what])}")
@@ -72,7 +72,7 @@ class GamaReport:
 
 @dataclass(frozen=True, slots=True)
 class _Shot:
-    """A frame by its file: the index in its name, and where the camera was."""
+    """A frame by its file: the index and the position in its name."""
 
     index: int
     place: Position
@@ -81,14 +81,14 @@ class _Shot:
 
 @dataclass(frozen=True, slots=True)
 class _Info:
-    """What BDD100K tells of a video: its start, and timed places with speed and course where known."""
+    """What BDD100K knows about a video: its start, and timed positions with speed and course if known."""
 
     start: datetime
     points: tuple[tuple[float, float, float, float | None, float | None], ...]  # s, lat, lon, m/s, degrees
 
 
 def report_lists(lists: Lists) -> GamaReport:
-    """What the lists alone tell."""
+    """A report on the lists alone."""
     report = GamaReport()
     spans = lists.spans()
     fitting = [video for video, (across, down) in spans.items() if across <= N and down <= N]
@@ -113,7 +113,7 @@ def report_lists(lists: Lists) -> GamaReport:
         per_video[row.video] += 1
     for video, count in per_video.items():
         if -(-count // EVERY) != KEYFRAMES:
-            report.note(f"val videos of which every {EVERY}th frame gives not {KEYFRAMES}", f"{video} ({count})")
+            report.note(f"val videos of which every {EVERY}th frame does not give {KEYFRAMES}", f"{video} ({count})")
     return report
 
 
@@ -126,28 +126,31 @@ def prepare_gama(
     held_out: float = 0.08,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> GamaReport:
-    """Make a data set that links to the pictures of GAMa; gives what was found."""
+    """Make a dataset that links to the pictures of GAMa; returns a report of what was found.
+
+    ``held_out`` is the share of the training ground that becomes val.
+    """
     if not 0 < held_out <= 0.5:
-        raise DatasetError(f"{held_out} of the ground cannot be held out.", "Give a share between 0 and 0.5.")
+        raise DatasetError(f"A share of {held_out} of the ground cannot be held out.", "Use a share between 0 and 0.5.")
     if holds_other_files(out):
-        raise DatasetError(f"{out} holds other files.", "Choose a new folder with --out.")
+        raise DatasetError(f"{out} contains other files.", "Choose a new folder with --out.")
     found = read_lists(lists or find_lists(gama, bdd))
     report = report_lists(found)
     with only_writer(out):
         listed: dict[str, set[int]] = {}
         for row in found.seconds:
             listed.setdefault(row.video, set()).add(row.second)
-        maker = _Maker(bdd, gama, out, report, {video: len(seconds) for video, seconds in listed.items()})
+        builder = _GamaBuilder(bdd, gama, out, report, {video: len(seconds) for video, seconds in listed.items()})
         work = [("train", video) for video in found.train] + [("val", video) for video in found.val]
         for number, (side, video) in enumerate(work):
-            maker.add(side, video, held_out)
+            builder.add(side, video, held_out)
             progress(number + 1, len(work))
-        maker.finish(held_out)
+        builder.finish(held_out)
     return report
 
 
 def train_split(region: Region, share: float) -> str | None:
-    """Where a training video goes by its region: train, or val well inside a cell that is held out, or neither."""
+    """The split of a training video by its region: train, val if well inside a held-out cell, or None."""
     middle_x, middle_y = region.x + N / 2, region.y + N / 2
     cell = (int(middle_x) // CELL, int(middle_y) // CELL)
     digest = hashlib.sha256(f"{cell[0]} {cell[1]}".encode()).digest()
@@ -158,12 +161,12 @@ def train_split(region: Region, share: float) -> str | None:
 
 
 def ride_of(video: str) -> str:
-    """The ride of a video: its name before the dash."""
+    """The ride of a video: the part of its name before the dash."""
     return video.partition("-")[0]
 
 
 def keyframe_numbers(frames: int) -> list[int]:
-    """Which frames are keyframes: every 5th if that gives 8, else 8 spread evenly, and all if there are fewer."""
+    """Indices of the keyframes: every 5th if that gives 8, otherwise 8 spread evenly, or all if there are fewer."""
     if -(-frames // EVERY) == KEYFRAMES:
         return list(range(0, frames, EVERY))
     if frames <= KEYFRAMES:
@@ -171,8 +174,8 @@ def keyframe_numbers(frames: int) -> list[int]:
     return [round(i * (frames - 1) / (KEYFRAMES - 1)) for i in range(KEYFRAMES)]
 
 
-class _Maker:
-    """A data set on its way."""
+class _GamaBuilder:
+    """Collects the rows of the dataset."""
 
     def __init__(self, bdd: Path, gama: Path, out: Path, report: GamaReport, listed: dict[str, int]) -> None:
         self.bdd, self.gama, self.out, self.report, self.listed = bdd, gama, out, report, listed
@@ -180,7 +183,7 @@ class _Maker:
         self.counts: Counter[str] = Counter()
 
     def add(self, side: str, video: str, held_out: float) -> None:
-        """One video with its region; what it lacks is noted."""
+        """Add one video with its region; anything irregular is noted in the report."""
         shots = self._shots(side, video)
         if not shots:
             self.report.note("videos without frames", video)
@@ -203,7 +206,7 @@ class _Maker:
         info = self._info(side, video)
         times, motion = _times(shots, info)
         if info is None:
-            self.report.note("videos without BDD100K's info: one frame a second is assumed", video)
+            self.report.note("videos without BDD100K's info: one frame per second is assumed", video)
         if len(shots) < KEYFRAMES:
             self.report.note(f"videos of fewer than {KEYFRAMES} frames: not trained on", video)
         middle = geo.region_centre(region)
@@ -227,7 +230,7 @@ class _Maker:
         self.counts[split] += 1
 
     def _shots(self, side: str, video: str) -> list[_Shot]:
-        """The frames of a video by the number in their names, which is not zero-padded."""
+        """The frames of a video, ordered by the number in their names, which is not zero-padded."""
         folder = self.gama / "Ground" / side / video
         shots: dict[int, _Shot] = {}
         for path in sorted(folder.iterdir()) if folder.is_dir() else []:
@@ -237,7 +240,7 @@ class _Maker:
                 continue
             lat, lon = float(match[2]), float(match[3])
             if not (abs(lat) <= 85 and abs(lon) <= 180) or lat == lon == 0:
-                self.report.note("frames at an impossible place", f"{video}/{path.name}")
+                self.report.note("frames at an impossible position", f"{video}/{path.name}")
                 continue
             if int(match[1]) in shots:
                 self.report.note("frames with the number of another", f"{video}/{path.name}")
@@ -256,12 +259,12 @@ class _Maker:
         if not path.is_file():
             return None
         try:
-            told: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            start_ms = float(told["startTime"])
+            info: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            start_ms = float(info["startTime"])
             points = tuple(
                 ((float(p["timestamp"]) - start_ms) / 1000, float(p["latitude"]), float(p["longitude"]),
                  _known(p.get("speed")), _known(p.get("course")))
-                for p in told.get("locations") or []
+                for p in info.get("locations") or []
             )  # fmt: skip
             return _Info(datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=start_ms), points)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
@@ -269,11 +272,11 @@ class _Maker:
             return None
 
     def finish(self, held_out: float) -> None:
-        """Link the pictures and write the tables; the manifest comes last."""
+        """Link the pictures and write the tables, and at last the manifest."""
         if not self.counts:
             raise DatasetError(
                 f"No video of the lists has frames and a region below {self.gama}.",
-                "It must hold Ground/, Aerial/ and GAMa/; `x2l prepare gama --report` tells what the lists say.",
+                "It must contain Ground/, Aerial/ and GAMa/; `x2l prepare gama --report` shows what the lists contain.",
             )
         for name, target in (("frames", "Ground"), ("tiles", "Aerial"), ("regions", "GAMa")):
             if (self.gama / target).is_dir():
@@ -299,14 +302,14 @@ class _Maker:
 
 
 def region_of_track(lats: np.ndarray, lons: np.ndarray) -> Region:
-    """The 7 x 7 tiles around the tiles that a track touches."""
+    """The region of 7 x 7 tiles around the tiles that a track touches."""
     x, y = geo.tile_coordinates(lats, lons, ZOOM)
     west, north = (math.floor((np.floor(v).min() + np.floor(v).max() + 1 - N) / 2) for v in (x, y))
     return Region(ZOOM, west % (1 << ZOOM), north, N)
 
 
 def _times(shots: list[_Shot], info: _Info | None) -> tuple[list[float], list[tuple[float | None, float | None]]]:
-    """Seconds from a video's first frame, and (course, speed) of each; from BDD100K's places where they agree."""
+    """Times in seconds from the first frame, and (course, speed), of each frame; BDD100K's if its positions agree."""
     first = shots[0].index
     plain = [float(shot.index - first) for shot in shots]
     nothing: list[tuple[float | None, float | None]] = [(None, None)] * len(shots)
@@ -323,7 +326,7 @@ def _times(shots: list[_Shot], info: _Info | None) -> tuple[list[float], list[tu
 
 
 def _shift(shots: list[_Shot], info: _Info) -> int | None:
-    """How many places the frames' numbers lie behind those of the info: 0 or 1 less, whichever agrees to a metre."""
+    """The offset from frame numbers to indices of the info, -1 or 0, whichever agrees to a metre; None if neither."""
     for shift in (-1, 0):
         inside = all(0 <= shot.index + shift < len(info.points) for shot in shots)
         if inside and all(_same(shot.place, info.points[shot.index + shift]) for shot in shots):
@@ -336,6 +339,6 @@ def _same(place: Position, point: tuple[float, float, float, float | None, float
 
 
 def _known(value: object) -> float | None:
-    """A number of BDD100K, which writes -1 where it knows nothing."""
+    """A number of BDD100K, which writes -1 for unknown values; None in that case."""
     number = float(value) if isinstance(value, int | float) else -1.0
     return number if number >= 0 and math.isfinite(number) else None

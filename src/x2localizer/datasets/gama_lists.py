@@ -1,4 +1,4 @@
-"""The lists of GAMa as they are published: which videos, which seconds, which tiles of Web-Mercator level 19.
+"""The lists of GAMa as published: videos, seconds, and tiles of Web-Mercator zoom 19.
 
 train_day.list     video frames
 val_day_vid.list   video
@@ -22,7 +22,7 @@ TilePlace = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Second:
-    """Where a validation video was at one second: the tile that held the car."""
+    """The tile in which a validation video was at one second."""
 
     video: str
     second: int
@@ -31,7 +31,7 @@ class Second:
 
 @dataclass(frozen=True, slots=True)
 class Lists:
-    """All four lists, in their order. ``train`` holds the frames of each training video at its full rate."""
+    """All four lists, in their order. ``train`` maps training videos to their number of frames at the full rate."""
 
     train: dict[str, int]
     val: tuple[str, ...]
@@ -39,7 +39,7 @@ class Lists:
     gallery: tuple[tuple[TilePlace, str], ...]
 
     def spans(self) -> dict[str, TilePlace]:
-        """How many tiles each validation video spans, across and down."""
+        """Numbers of tiles that each validation video spans, across and down."""
         seen: dict[str, list[TilePlace]] = {}
         for row in self.seconds:
             seen.setdefault(row.video, []).append(row.tile)
@@ -51,27 +51,27 @@ class Lists:
 
 
 def find_lists(*folders: Path) -> Path:
-    """The first folder that holds the lists, itself or in ``lists``."""
+    """The first folder that contains the lists, itself or in ``lists`` or ``GAMa``."""
     for folder in folders:
         for place in (folder, folder / "lists", folder / "GAMa"):
             if (place / "val_day_vid.list").is_file():
                 return place
     raise DatasetError(
         f"There is no val_day_vid.list in {' or '.join(str(folder) for folder in folders)}.",
-        "Put the four lists of GAMa there, or name their folder with --lists.",
+        "Put the four lists of GAMa there, or set their folder with --lists.",
     )
 
 
 def read_lists(folder: Path) -> Lists:
-    """Read all four; a line that is not as it should be is an error with its number."""
+    """Read all four lists; an invalid line is an error that states its number."""
     train: dict[str, int] = {}
     for video, frames in _rows(folder / "train_day.list", lambda words: (_only(words, 2)[0], int(words[1]))):
         if video in train:
-            raise DatasetError(f"{folder / 'train_day.list'} names {video} twice.", "Get the list again.")
+            raise DatasetError(f"{folder / 'train_day.list'} lists {video} twice.", "Download the list again.")
         train[video] = frames
     val = tuple(_rows(folder / "val_day_vid.list", lambda words: _only(words, 1)[0]))
     if len(set(val)) < len(val):
-        raise DatasetError(f"{folder / 'val_day_vid.list'} names a video twice.", "Get the list again.")
+        raise DatasetError(f"{folder / 'val_day_vid.list'} lists a video twice.", "Download the list again.")
     seconds = _rows(
         folder / "val_gps_day.list", lambda words: Second(_only(words, 3)[0], int(words[1]), _tile(words[2]))
     )
@@ -104,10 +104,10 @@ def _rows(path: Path, parse: Callable[[list[str]], Row]) -> Iterator[Row]:
                     yield parse(line.split())
                 except ValueError as problem:
                     raise DatasetError(
-                        f"{path}, line {number}: {line.strip()[:60]!r} is not as it should be ({problem}).",
-                        "Get the list again, or mend that line.",
+                        f"{path}, line {number}: {line.strip()[:60]!r} is invalid ({problem}).",
+                        "Download the list again, or fix that line.",
                     ) from problem
     except UnicodeDecodeError as problem:
-        raise DatasetError(f"{path} is not text.", "Get the list again.") from problem
+        raise DatasetError(f"{path} is not text.", "Download the list again.") from problem
     except OSError as problem:
         raise DatasetError(f"Cannot read {path}: {problem.strerror}.", "Put all four lists of GAMa there.") from problem

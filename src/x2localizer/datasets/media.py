@@ -1,7 +1,7 @@
-"""Pictures in and out of a data set: single JPEG files, and motion-JPEG files that hold a video's frames.
+"""Reading and writing pictures of a dataset: JPEG files, and motion-JPEG files with the frames of a video.
 
-A motion-JPEG file is JPEG pictures one after the other; any video player opens it, and the frames table knows where
-each one begins.
+A motion-JPEG file is a concatenation of JPEG pictures. Any video player opens it, and the frames table says where each
+picture starts.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from x2localizer.types import Image
 
 
 def encode_jpeg(image: Image, quality: int) -> bytes:
-    """A picture as JPEG with full colour resolution; small pictures lose too much without it."""
+    """A picture as JPEG with full colour resolution, as small pictures lose too much without it."""
     buffer = io.BytesIO()
     Pillow.fromarray(image).save(buffer, "JPEG", quality=quality, subsampling=0)
     return buffer.getvalue()
 
 
 def write_pictures(root: Path, name: str, pictures: Iterable[Image], quality: int) -> list[Media]:
-    """Write pictures one after the other to ``root / name``, atomically; gives each one's place."""
+    """Write pictures one after the other to ``root / name``, atomically; returns the location of each."""
     places = []
     with atomic_path(root / name) as path, path.open("wb") as file:
         offset = 0
@@ -42,7 +42,7 @@ def write_pictures(root: Path, name: str, pictures: Iterable[Image], quality: in
 
 @lru_cache(maxsize=1 << 16)
 def below(path: str) -> bool:
-    """Whether a path of a table stays inside the data set's folder."""
+    """Whether a path in a table stays inside the dataset's folder."""
     parts = PurePath(path).parts
     return bool(parts) and not PurePath(path).is_absolute() and ".." not in parts and "\0" not in path
 
@@ -51,30 +51,30 @@ def read_bytes(root: Path, media: Media) -> bytes:
     """The bytes of one picture."""
     path = root / media.path
     if not below(media.path) or media.offset < 0 or media.length < 0:
-        raise DatasetError(f"'{media.path}' is not a picture of the data set.", "Run `x2l check` on the data set.")
+        raise DatasetError(f"'{media.path}' is not a picture of the dataset.", "Run `x2l check` on the dataset.")
     try:
         with path.open("rb") as file:
             file.seek(media.offset)
             rest = path.stat().st_size - media.offset
             data = file.read(min(media.length, rest) if media.length else rest) if rest > 0 else b""
     except OSError as problem:
-        raise DatasetError(f"Cannot read {path}: {problem.strerror}.", "Run `x2l check` on the data set.") from problem
+        raise DatasetError(f"Cannot read {path}: {problem.strerror}.", "Run `x2l check` on the dataset.") from problem
     if not data or (media.length and len(data) < media.length):
-        raise DatasetError(f"{path} is cut short at byte {media.offset}.", "Run `x2l check` on the data set.")
+        raise DatasetError(f"{path} is truncated at byte {media.offset}.", "Run `x2l check` on the dataset.")
     return data
 
 
 def read_picture(root: Path, media: Media, size: tuple[int, int] | None = None) -> Image:
-    """One picture, (height, width, 3), brought to a size if one is given."""
+    """One picture, shape (height, width, 3), resized if a size (height, width) is given."""
     data = read_bytes(root, media)
     try:
         with Pillow.open(io.BytesIO(data)) as picture:
             if size is None or picture.size == size[::-1]:
                 return np.asarray(picture.convert("RGB"))
-            # JPEG decodes at a half, a quarter, ... for a fraction of the time; twice the size keeps the edges.
+            # JPEG can be decoded at 1/2, 1/4, ... in a fraction of the time; twice the size keeps edges sharp.
             picture.draft("RGB", (2 * size[1], 2 * size[0]))
             return np.asarray(picture.convert("RGB").resize(size[::-1], Pillow.Resampling.BICUBIC))
     except (OSError, ValueError, SyntaxError, Pillow.DecompressionBombError) as problem:
         raise DatasetError(
-            f"{root / media.path} holds no picture at byte {media.offset}.", "Run `x2l check` on the data set."
+            f"{root / media.path} has no picture at byte {media.offset}.", "Run `x2l check` on the dataset."
         ) from problem

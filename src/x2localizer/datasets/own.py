@@ -1,19 +1,20 @@
-"""From one's own drives to a data set: videos with recorded tracks, and imagery under them.
+"""Your own drives as a dataset: videos with recorded tracks, and imagery under them.
 
 Each video is cut into clips of 8 keyframes. A clip gets the region of whole tiles whose middle is nearest to the middle
-of its track. Train, validation and test never share ground: clips are put in order from west to east and cut into three
-strips, and clips whose region overlaps one of another strip are left out. What is left out is counted and told.
+of its track. Train, validation and test never share ground. Clips that cannot be used are left out and counted.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
+from math import ceil
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +22,19 @@ import numpy as np
 from x2localizer import __version__, geo
 from x2localizer.config import DatasetSettings
 from x2localizer.datasets.dataset import MANIFEST
+from x2localizer.datasets.ground import split_ground
 from x2localizer.datasets.media import write_pictures
-from x2localizer.datasets.tables import FORMAT, FrameRow, RegionRow, Row, VideoRow, to_table, write_table
+from x2localizer.datasets.tables import (
+    FORMAT,
+    SCHEMAS,
+    SPLITS,
+    FrameRow,
+    RegionRow,
+    Row,
+    VideoRow,
+    to_table,
+    write_table,
+)
 from x2localizer.errors import DatasetError
 from x2localizer.files import holds_other_files, only_writer, write_text
 from x2localizer.sources.imagery import Imagery, open_imagery
@@ -34,12 +46,20 @@ NO_DATE = datetime(2000, 1, 1, tzinfo=UTC)
 AREA = 64
 """Tiles along the side of an area."""
 COVERED = 0.5
-"""A clip whose region holds less imagery is left out."""
+"""Share of a region that imagery must cover; otherwise the clip is left out."""
+UNFINISHED = ".unfinished"
+"""A file that marks a dataset as incomplete."""
+TELL_EVERY = 10
+"""Clips between two progress messages."""
 
 
 @dataclass(frozen=True, slots=True)
-class Drive:
-    """A video and the track recorded with it; ``offset_s`` from the start of the track to that of the video."""
+class RecordedDrive:
+    """A video and the track recorded with it.
+
+    ``offset_s`` is the time from the start of the track to the start of the video: 12 for a logger that was switched on
+    12 s before the camera.
+    """
 
     video: str
     track: Path
@@ -58,14 +78,14 @@ class _Clip:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """How many clips each split has, and how many were left out for which reason."""
+    """Numbers of clips by split, and of clips left out by reason."""
 
     clips: dict[str, int]
     left_out: dict[str, int]
 
 
 def prepare_own(
-    drives: Sequence[Drive],
+    drives: Sequence[RecordedDrive],
     imagery: str | Path,
     out: Path,
     settings: DatasetSettings,
@@ -75,30 +95,52 @@ def prepare_own(
     zoom: int = 19,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Prepared:
-    """Make a data set of drives below ``out``; gives what is in it."""
+    """Make a dataset of recorded drives in the folder ``out``; returns what is in it.
+
+    ``val`` and ``test`` are the shares of clips for validation and testing. ``progress`` is called with a line of text.
+    """
     if not drives or min(val, test) < 0 or val + test >= 1:
-        raise DatasetError("There is nothing to train on.", "Give drives, and shares val and test below 1 together.")
-    if holds_other_files(out):
-        raise DatasetError(f"{out} holds other files.", "Choose a new folder with --out.")
+        raise DatasetError(
+            "There is nothing to train on.", "Give drives, and shares val and test that sum to less than 1."
+        )
+    if holds_other_files(out) and not _unfinished(out):
+        raise DatasetError(f"{out} contains other files.", "Choose a new folder with --out.")
     with only_writer(out), open_imagery(imagery) as opened:
-        maker = _Maker(opened, out, settings, zoom)
+        _remove_unfinished(out)
+        builder = _OwnBuilder(opened, out, settings, zoom)
         for number, drive in enumerate(drives):
-            progress(f"{drive.video}: first look")
-            maker.look(number, drive)
-        split_of = maker.split(val, test)
+            progress(f"{drive.video}: reading the track and the video")
+            builder.look(number, drive, progress)
+        split_of = builder.split({"train": 1 - val - test, "val": val, "test": test})
+        write_text(out / UNFINISHED, "")
         for number, drive in enumerate(drives):
-            progress(f"{drive.video}: cutting clips")
-            maker.add(number, drive, split_of)
-        return maker.finish(str(imagery), [drive.video for drive in drives])
+            progress(f"{drive.video}: writing clips")
+            builder.add(number, drive, split_of, progress)
+        return builder.finish(str(imagery), [drive.video for drive in drives])
+
+
+def _unfinished(out: Path) -> bool:
+    """Whether a folder contains the files of an interrupted run."""
+    return (out / UNFINISHED).is_file() and not (out / MANIFEST).exists()
+
+
+def _remove_unfinished(out: Path) -> None:
+    """Remove the files of an interrupted run; this run may have other drives."""
+    if _unfinished(out):
+        for name in ("frames", "tiles", "regions"):
+            shutil.rmtree(out / name, ignore_errors=True)
+        for name in SCHEMAS:
+            (out / f"{name}.parquet").unlink(missing_ok=True)
+        (out / UNFINISHED).unlink()
 
 
 def _area(split: str, region: Region) -> str:
-    """Batches are drawn from few areas; an area is of one split, and some 4 km wide."""
+    """The area of a region, about 4 km wide and of one split; training draws each batch from few areas."""
     return f"{split}-{region.x // AREA}-{region.y // AREA}"
 
 
-class _Maker:
-    """A data set on its way."""
+class _OwnBuilder:
+    """Collects the rows of a dataset and writes its media."""
 
     def __init__(self, imagery: Imagery, out: Path, settings: DatasetSettings, zoom: int) -> None:
         self.imagery, self.out, self.settings, self.zoom = imagery, out, settings, zoom
@@ -108,36 +150,66 @@ class _Maker:
         self.clips: Counter[str] = Counter()
         self.known: set[str] = set()
 
-    def look(self, number: int, drive: Drive) -> None:
-        """Where the clips of a drive are, without keeping a picture."""
-        for clip in self._clips(number, drive, count=True):
+    @property
+    def _clip_frames(self) -> int:
+        """Frames of a clip."""
+        s = self.settings
+        return (s.keyframes - 1) * round(s.keyframe_spacing_s / s.frame_spacing_s) + 1
+
+    def look(self, number: int, drive: RecordedDrive, progress: Callable[[str], None]) -> None:
+        """Collect the regions of a drive's clips."""
+        for count, clip in enumerate(self._clips(number, drive, count=True), 1):
             self.regions[clip.video_id] = clip.region
+            if count % TELL_EVERY == 0:
+                progress(f"{drive.video}: {count} clips read")
 
-    def split(self, val: float, test: float) -> dict[str, str]:
-        """A split for each clip that keeps its ground to itself."""
-        order = sorted(self.regions, key=lambda clip: (geo.region_centre(self.regions[clip]).lon_deg, clip))
-        cut_val, cut_test = len(order) - round((val + test) * len(order)), len(order) - round(test * len(order))
-        names = {clip: "train" if i < cut_val else "val" if i < cut_test else "test" for i, clip in enumerate(order)}
-        for a in order:
-            for b in order:
-                apart = a not in names or b not in names or names[a] == names[b]
-                if not apart and geo.region_overlap(self.regions[a], self.regions[b]) > 0:
-                    # The smaller splits keep theirs: a training clip is missed least.
-                    del names[a if names[a] == "train" or names[b] == "test" else b]
-                    self.left_out["on ground of another split"] += 1
-        return names
+    def split(self, shares: dict[str, float]) -> dict[str, str]:
+        """The split of each clip, by its id; raises if a split with a share above 0 gets no clips."""
+        if not self.regions:
+            why = self._left_out() or "no frame could be read"
+            raise DatasetError(f"No clip could be made: {why}.", "Check the track's --offset and the imagery's bounds.")
+        split_of = split_ground(self.regions, shares)
+        if lost := len(self.regions) - len(split_of):
+            self.left_out["on ground of another split"] = lost
+        got = Counter(split_of.values())
+        empty = [name for name, share in shares.items() if share > 0 and not got[name]]
+        if empty:
+            raise self._too_little(shares, got, empty)
+        return split_of
 
-    def add(self, number: int, drive: Drive, split_of: dict[str, str]) -> None:
+    def _too_little(self, shares: dict[str, float], got: Counter[str], empty: list[str]) -> DatasetError:
+        """The error for splits without clips: what there is, and how much more driving is needed at least."""
+        s = self.settings
+        asked = [name for name, share in shares.items() if share > 0]
+        region = next(iter(self.regions.values()))
+        apart_m = region.n * geo.tile_size_m(geo.region_centre(region).lat_deg, region.z)
+        enough = ceil(1 / min(shares[name] for name in asked) - 1e-9)
+        missing = max(enough - len(self.regions), len(empty))
+        minutes = ceil(missing * self._clip_frames * s.frame_spacing_s / 60)
+        counts = ", ".join(f"{got[name]} {name}" for name in asked)
+        left = self._left_out()
+        return DatasetError(
+            f"{len(self.regions)} clips of {(s.keyframes - 1) * s.keyframe_spacing_s:g} s are too few, or too close "
+            f"together, for splits that share no ground: {counts}." + (f" Left out: {left}." if left else ""),
+            f"Record at least {minutes} more minute{'s' * (minutes > 1)} of driving, {apart_m:.0f} m or more away from "
+            "the other drives. --test 0 leaves out the test split.",
+        )
+
+    def _left_out(self) -> str:
+        return ", ".join(f"{count} {reason}" for reason, count in self.left_out.items())
+
+    def add(self, number: int, drive: RecordedDrive, split_of: dict[str, str], progress: Callable[[str], None]) -> None:
         """Write the clips of a drive that have a split."""
-        for clip in self._clips(number, drive):
+        for count, clip in enumerate(self._clips(number, drive), 1):
             if clip.video_id in split_of:
                 self._write(clip, split_of[clip.video_id])
+            if count % TELL_EVERY == 0:
+                progress(f"{drive.video}: {count} clips written")
 
-    def _clips(self, number: int, drive: Drive, count: bool = False) -> Iterator[_Clip]:
+    def _clips(self, number: int, drive: RecordedDrive, count: bool = False) -> Iterator[_Clip]:
         s = self.settings
-        track = read_track(drive.track, offset_s=-drive.offset_s)
-        every = round(s.keyframe_spacing_s / s.frame_spacing_s)
-        length = (s.keyframes - 1) * every + 1
+        track = read_track(drive.track, offset_s=drive.offset_s)
+        length = self._clip_frames
         size = (s.frame_height, s.frame_width)
         left = self.left_out if count else Counter[str]()
         with open_video(drive.video, size=size, spacing_s=s.frame_spacing_s) as video:
@@ -209,18 +281,16 @@ class _Maker:
         self.clips[split] += 1
 
     def finish(self, imagery: str, videos: list[str]) -> Prepared:
-        """Write the tables; the manifest comes last and makes it a data set."""
-        if not self.clips:
-            why = ", ".join(f"{count} {reason}" for reason, count in self.left_out.items()) or "no frame could be read"
-            raise DatasetError(f"No clip could be made: {why}.", "Check the track's --offset and the imagery's bounds.")
+        """Write the tables, and at last the manifest, which marks the dataset as complete."""
         for name, rows in self.rows.items():
             write_table(self.out / f"{name}.parquet", to_table(name, rows))
-        told = self.settings.model_dump(mode="json")
-        digest = hashlib.sha256(json.dumps([told, imagery, videos, dict(self.clips)]).encode()).hexdigest()[:16]
+        config = self.settings.model_dump(mode="json")
+        digest = hashlib.sha256(json.dumps([config, imagery, videos, dict(self.clips)]).encode()).hexdigest()[:16]
         manifest = {
-            "format": FORMAT, "kind": "own", "command": "x2l prepare own", "config": told, "fingerprint": digest,
+            "format": FORMAT, "kind": "own", "command": "x2l prepare own", "config": config, "fingerprint": digest,
             "x2localizer": __version__, "counts": {name: len(rows) for name, rows in self.rows.items()},
             "left_out": dict(self.left_out),
         }  # fmt: skip
         write_text(self.out / MANIFEST, json.dumps(manifest, indent=2) + "\n")
-        return Prepared(dict(self.clips), dict(self.left_out))
+        (self.out / UNFINISHED).unlink()
+        return Prepared({name: self.clips[name] for name in SPLITS if self.clips[name]}, dict(self.left_out))

@@ -1,15 +1,15 @@
-"""Clips of one ride, linked to long-range sequences."""
+"""Linking the clips of one ride to long-range sequences."""
 
 from __future__ import annotations
 
 from x2localizer.datasets.tables import VideoRow
 
 LINK_GAP_S = 120.0
-"""Clips of one ride that follow each other within two minutes are one sequence."""
+"""Longest gap between two clips of one sequence."""
 
 
 def linked(videos: list[VideoRow]) -> list[tuple[VideoRow, ...]]:
-    """Sequences of at least two clips of one ride, each at most two minutes after the one before."""
+    """Sequences of at least two clips of one ride, each at most ``LINK_GAP_S`` after the previous one."""
     out: list[tuple[VideoRow, ...]] = []
     chain: list[VideoRow] = []
     for video in sorted(videos, key=lambda row: (row.ride_id, row.start_time, row.video_id)):

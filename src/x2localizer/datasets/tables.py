@@ -1,7 +1,7 @@
-"""The tables of a data set: regions, videos and frames, as rows with types and as Parquet schemas.
+"""The tables of a dataset: regions, videos and frames, as rows with types and as Parquet schemas.
 
-A picture is a range of bytes in a file (offset and length; length 0 is the whole file), so that a picture of its own
-and one of the pictures in a motion-JPEG file are read alike.
+A picture is a range of bytes in a file (offset and length; length 0 is the whole file), so that single files and
+pictures in a motion-JPEG file are read in the same way.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from x2localizer.files import atomic_path
 from x2localizer.types import Position, Region
 
 FORMAT = 1
-"""Raised when an old reader could misread a new data set."""
+"""Increased whenever an old reader could misread a new dataset."""
 SPLITS = ("train", "val", "test")
 ROLES = ("clip", "long")
-"""A clip lies inside its region; a long drive leaves it."""
+"""A clip stays inside its region; a long drive leaves it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """Where a picture is: a file below the data set's folder, and the bytes in it."""
+    """The location of a picture: a path below the dataset's folder, and a range of bytes in the file."""
 
     path: str
     offset: int = 0
@@ -36,7 +36,7 @@ class Media:
 
 @dataclass(frozen=True, slots=True)
 class RegionRow:
-    """An n x n region of the gallery with its picture; lat and lon are its middle."""
+    """A region of n x n tiles with its picture; ``lat_deg`` and ``lon_deg`` are its centre."""
 
     region_id: str
     split: str
@@ -53,18 +53,18 @@ class RegionRow:
 
     @property
     def region(self) -> Region:
-        """As the value that travels."""
+        """The region itself."""
         return Region(self.zoom, self.x, self.y, self.n)
 
     @property
     def image(self) -> Media:
-        """Its picture, n tiles wide."""
+        """The picture of the region, n tiles wide."""
         return Media(self.image_path, self.image_offset, self.image_length)
 
 
 @dataclass(frozen=True, slots=True)
 class VideoRow:
-    """A video and the region it belongs to. Clips of one ride share ``ride_id``; their start times order them."""
+    """A video and its region. Clips of one ride have the same ``ride_id`` and are ordered by ``start_time``."""
 
     video_id: str
     split: str
@@ -83,7 +83,7 @@ class VideoRow:
 
 @dataclass(frozen=True, slots=True)
 class FrameRow:
-    """A frame with its truth: time from the start of its video, position, and the tile centred on it."""
+    """A frame with its time from the start of the video, its true position, and the tile centred on it."""
 
     video_id: str
     index: int
@@ -92,7 +92,7 @@ class FrameRow:
     lon_deg: float
     heading_deg: float | None
     speed_m_s: float | None
-    keyframe: int  # 0, 1, ... for keyframes, -1 for the others
+    keyframe: int  # 0, 1, ... for keyframes, -1 for other frames
     image_path: str
     image_offset: int
     image_length: int
@@ -102,7 +102,7 @@ class FrameRow:
 
     @property
     def position(self) -> Position:
-        """Where the camera was."""
+        """The position of the camera."""
         return Position(self.lat_deg, self.lon_deg)
 
     @property
@@ -112,7 +112,7 @@ class FrameRow:
 
     @property
     def tile(self) -> Media:
-        """The aerial tile centred on the frame's position; an empty path where there is none."""
+        """The aerial tile centred on the frame's position; its path is empty if there is none."""
         return Media(self.tile_path, self.tile_offset, self.tile_length)
 
 

@@ -1,4 +1,4 @@
-"""A region's picture as its tiles."""
+"""Cutting the picture of a region into tiles."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from x2localizer.types import Image
 
 
 def cut_tiles(region: Image, n: int) -> Image:
-    """A region's picture (n t, n t, 3) as its tiles, row by row: (n n, t, t, 3)."""
+    """The tiles of a region's picture (n t, n t, 3), row by row, shape (n n, t, t, 3)."""
     t = region.shape[0] // n
     tiles = region[: n * t, : n * t].reshape(n, t, n, t, 3).transpose(0, 2, 1, 3, 4)
     return np.ascontiguousarray(tiles.reshape(n * n, t, t, 3))
 
 
 def half_stride(region: Image, n: int, px: int) -> Image:
-    """Tiles of a region's picture (n px, n px, 3) that start at every half tile: (2 n - 1, 2 n - 1, px, px, 3)."""
+    """Tiles of a region's picture (n px, n px, 3) at every half tile, shape (2 n - 1, 2 n - 1, px, px, 3)."""
     half = px // 2
     windows = np.lib.stride_tricks.sliding_window_view(region, (px, px), axis=(0, 1))
     return windows[: (2 * n - 1) * half : half, : (2 * n - 1) * half : half].transpose(0, 1, 3, 4, 2)

@@ -1,4 +1,4 @@
-"""From towns to a data set: every town is a part that is written whole or not at all, so a killed run resumes."""
+"""Datasets of synthetic towns. Every town is written completely or not at all, so that a killed run can resume."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ class Job:
 
     @property
     def name(self) -> str:
-        """Also the name of its part on disk."""
+        """The name of the job and of its part on disk."""
         return f"{self.split}-{self.seed}"
 
 
 def jobs_of(settings: DatasetSettings) -> list[Job]:
-    """The towns of a data set, small splits first so that a broken setting shows early."""
+    """The towns of a dataset, small splits first, so that wrong settings show early."""
     jobs = [
         Job(name, getattr(settings, name).first_seed + i, getattr(settings, name))
         for name in ("test", "val", "train")
@@ -68,7 +68,7 @@ def jobs_of(settings: DatasetSettings) -> list[Job]:
 
 
 def _refuse_shared_ground(jobs: list[Job], tiles: int) -> None:
-    """Towns are placed at random, so among hundreds two may overlap: then the seeds must change."""
+    """Raise if two towns overlap: they are placed at random, so it may happen among hundreds."""
     places = [place_for(job.seed, tiles) for job in jobs]
     for i, a in enumerate(places):
         for k, b in enumerate(places[:i]):
@@ -86,12 +86,12 @@ def make_dataset(
     workers: int = 2,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Path:
-    """Make a data set of towns below ``out``, or go on with one; gives the folder.
+    """Make a dataset of towns in the folder ``out``, or resume one; returns the folder.
 
-    ``progress`` is called with the towns done and their number.
+    ``progress`` is called with the number of towns done and the number of all towns.
     """
     fingerprint = hashlib.sha256((settings.model_dump_json() + f"|{FORMAT}").encode()).hexdigest()[:16]
-    _refuse_foreign(out, fingerprint)  # before the folder is touched at all
+    _refuse_foreign(out, fingerprint)  # before anything is written to the folder
     with only_writer(out):
         return _make(settings, out, command, workers, progress, fingerprint)
 
@@ -104,7 +104,7 @@ def _make(
     progress: Callable[[int, int], None],
     fingerprint: str,
 ) -> Path:
-    _refuse_foreign(out, fingerprint)  # another run may have begun between the first look and the lock
+    _refuse_foreign(out, fingerprint)  # another run may have started before the lock was taken
     jobs = jobs_of(settings)
     if (out / MANIFEST).is_file():
         progress(len(jobs), len(jobs))
@@ -121,7 +121,7 @@ def _make(
 
 
 def _refuse_foreign(out: Path, fingerprint: str) -> None:
-    """Refuse a folder that holds other things, or a data set that another config began; touches nothing."""
+    """Raise if a folder contains other files, or a dataset with another config; changes nothing."""
     stamp, manifest = out / PARTS / "fingerprint", out / MANIFEST
     known = fingerprint
     try:
@@ -130,13 +130,13 @@ def _refuse_foreign(out: Path, fingerprint: str) -> None:
         elif stamp.is_file():
             known = stamp.read_text(encoding="utf-8").strip()
         elif out.exists() and any(path.name != LOCK for path in out.iterdir()):
-            raise DatasetError(f"{out} holds other files.", "Choose a new folder with --out.")
+            raise DatasetError(f"{out} contains other files.", "Choose a new folder with --out.")
     except NotADirectoryError as problem:
         raise DatasetError(f"{out} is a file.", "Choose a new folder with --out.") from problem
     except (ValueError, KeyError, TypeError) as problem:
-        raise DatasetError(f"{manifest} is damaged.", "Remove it to go on, or choose a new folder.") from problem
+        raise DatasetError(f"{manifest} is damaged.", "Remove it to resume, or choose a new folder.") from problem
     if known != fingerprint:
-        raise DatasetError(f"{out} was begun with another config.", "Choose a new folder with --out, or remove it.")
+        raise DatasetError(f"{out} was started with another config.", "Choose a new folder with --out, or remove it.")
 
 
 def _part_done(out: Path, job: Job) -> bool:
@@ -144,7 +144,7 @@ def _part_done(out: Path, job: Job) -> bool:
 
 
 def _run(settings: DatasetSettings, out: Path, jobs: list[Job], workers: int) -> Iterator[str]:
-    """Make parts, in processes of their own; yields their names as they are done."""
+    """Make the parts in worker processes; yields their names as they are done."""
     if workers <= 1 or len(jobs) <= 1:
         for job in jobs:
             yield make_part(settings, out, job)
@@ -156,9 +156,9 @@ def _run(settings: DatasetSettings, out: Path, jobs: list[Job], workers: int) ->
             yield future.result()
     except BrokenProcessPool as problem:
         raise DatasetError(
-            "A worker was killed (out of memory?).", "Run the same command again: it goes on where it stopped."
+            "A worker was killed, perhaps for lack of memory.", "Run the same command again to resume."
         ) from problem
-    finally:  # also on Ctrl-C and when one town fails: nobody writes on after we have let go of the folder
+    finally:  # also on Ctrl-C and if a town fails: no worker may write after the lock is released
         unfinished = [future for future in futures if not future.done()]
         for future in unfinished:
             future.cancel()
@@ -169,7 +169,7 @@ def _run(settings: DatasetSettings, out: Path, jobs: list[Job], workers: int) ->
 
 
 def _end_with_parent(parent: int) -> None:
-    """Let a worker end soon after the process that started it was killed, and leave Ctrl-C to that process."""
+    """Make a worker exit soon after its parent was killed, and leave Ctrl-C to the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def watch() -> None:
@@ -181,7 +181,7 @@ def _end_with_parent(parent: int) -> None:
 
 
 def make_part(settings: DatasetSettings, out: Path, job: Job) -> str:
-    """Build one town and write its regions, videos and frames; the part counts once its last file is written."""
+    """Build one town and write its regions, videos and frames; returns the name of the part."""
     town = build_town(job.seed, settings.town)
     aerial = paint_town(town)
     part = _Part(settings, out, job, town, aerial)
@@ -199,7 +199,7 @@ def make_part(settings: DatasetSettings, out: Path, job: Job) -> str:
 
 
 class _Part:
-    """The rows and media of one town as they are made."""
+    """Collects the rows of one town and writes its media."""
 
     def __init__(self, settings: DatasetSettings, out: Path, job: Job, town: Town, aerial: Image) -> None:
         self.settings, self.out, self.job, self.town, self.aerial = settings, out, job, town, aerial
@@ -208,7 +208,7 @@ class _Part:
         self.area = f"town{job.seed}"
 
     def add_imagery(self) -> None:
-        """The town's aerial picture at the size of the data set's tiles, as a GeoTIFF."""
+        """Write the town's aerial picture at the resolution of the dataset's tiles, as a GeoTIFF."""
         west, north, pixel = georeference(self.town)
         factor = self.town.settings.pixels_per_tile // self.settings.tile_px
         write_geotiff(
@@ -217,7 +217,7 @@ class _Part:
         )  # fmt: skip
 
     def add_scattered(self) -> None:
-        """Videos whose regions lie anywhere in the town, one region each."""
+        """Add videos with one region each, anywhere in the town."""
         rng = stream(self.job.seed, "scatter")
         free = self.town.place.tiles - 2 - self.settings.region_tiles
         made = 0
@@ -229,7 +229,7 @@ class _Part:
                 break
 
     def add_clip(self, region: Region, number: int) -> bool:
-        """One video inside a region; False if no road there is long enough."""
+        """Add one video inside a region; returns False if no road there is long enough."""
         last = (self.settings.keyframes - 1) * self.settings.keyframe_spacing_s
         drive = draw_drive(self.town, number, last, region_bounds(self.town, region), fair=self.settings.fair)
         if drive is None:
@@ -241,7 +241,7 @@ class _Part:
         return True
 
     def add_long(self, number: int) -> None:
-        """One long drive that leaves its first region; every second has a gap, every fourth is at night."""
+        """Add one long drive that leaves its first region; every second has a gap, every fourth is at night."""
         rng = stream(self.job.seed, "long", number)
         longest = self.settings.longest_gap_s
         gap = float(rng.uniform(min(20.0, longest), longest)) if number % 2 else 0.0
@@ -266,7 +266,7 @@ class _Part:
             self._add_video(f"{ride}-{k}", ride, "long", self._add_region(first), drive, piece, start)
 
     def _visited(self, drive: Drive, times: Floats, regions: list[Region]) -> list[Region] | None:
-        """The region of the grid at each time; None if the drive ever leaves the grid."""
+        """The region of the grid at each time; None if the drive leaves the grid."""
         lats, lons = self.town.place.to_degrees(*drive.places(times)[:2])
         inside = np.array([geo.region_contains(region, lats, lons) for region in regions])
         return [regions[int(k)] for k in inside.argmax(0)] if inside.any(0).all() else None
@@ -289,7 +289,7 @@ class _Part:
     def _add_video(
         self, video_id: str, ride_id: str, role: str, region_id: str, drive: Drive, times: Floats, start: datetime
     ) -> None:
-        """Film a drive at some times, cut the tiles, and add the rows."""
+        """Render the frames of a drive at some times, cut the tiles, and add the rows."""
         s = self.settings
         film = open_film(self.town, drive, s.frame_height, s.frame_width)
         x, y, heading = drive.places(times)
@@ -323,7 +323,7 @@ class _Part:
         )  # fmt: skip
 
     def finish(self) -> None:
-        """Write the part's tables; the file ``done`` comes last."""
+        """Write the part's tables, and at last the file ``done``."""
         folder = self.out / PARTS / self.job.name
         for name, rows in self.rows.items():
             write_table(folder / f"{name}.parquet", to_table(name, rows))
@@ -331,7 +331,7 @@ class _Part:
 
 
 def _join(settings: DatasetSettings, out: Path, jobs: list[Job], command: str, fingerprint: str) -> None:
-    """Join the parts to the data set's tables; the manifest comes last and makes it a data set."""
+    """Join the parts to the tables of the dataset, and write the manifest, which marks it as complete."""
     counts: dict[str, int] = {}
     order = sorted(jobs, key=lambda job: (SPLITS.index(job.split), job.seed))
     for name in ("regions", "videos", "frames"):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from x2localizer.config import STAGES
+from x2localizer.config import STAGES, ModelSettings
 from x2localizer.encoders import Encoder, open_bundle, shipped
 from x2localizer.errors import UserError
 from x2localizer.evaluate.rankings import SUFFIXES
@@ -51,22 +51,31 @@ def entrants(name: str) -> list[Entrant]:
         return [Entrant(path.stem, "rankings", ("score",), None, None, path)]
     if path.suffix == ".safetensors":
         return [_of_checkpoint(path.parent.parent.name or path.stem, path)]
-    found = [path / stage / "best.safetensors" for stage in STAGES if (path / stage / "best.safetensors").is_file()]
-    if found:
-        return [_of_checkpoint(path.name, file) for file in found]
+    checkpoints = [path / stage / "best.safetensors" for stage in STAGES]
+    if any(file.is_file() for file in checkpoints):
+        return [_of_checkpoint(path.name, file) for file in checkpoints if file.is_file()]
     if shipped(name) is None and path.is_dir() and not (path / "bundle.json").is_file():
         raise UserError(f"{path} holds no checkpoint and is no bundle.", "Train one: x2l train --data DATA --out RUN")
     bundle = open_bundle(name)
     stage = str(bundle.training.get("stage", "progressive"))
-    model = NAMES.get((stage, bundle.model.adapters), "X²Localizer")
-    names = _kinds(stage, adapters=bundle.model.adapters)
-    return [Entrant(path.name, model, names, bundle, bundle.parameters, tau_f=bundle.tau_f)]
+    return [_entrant(path.name, stage, bundle, bundle.model, bundle.parameters, bundle.tau_f)]
 
 
-def _kinds(stage: str, *, adapters: bool) -> tuple[str, ...]:
-    """By which similarities a model is ranked; those of image codes are of towers that no later stage trains."""
-    names = SIMILARITIES.get(stage, SIMILARITIES["progressive"])
-    return names if adapters else tuple(name for name in names if similarities.get(name).codes == "regions")
+def _entrant(
+    run: str, stage: str, encoder: Encoder, settings: ModelSettings, parameters: int | None, tau_f: float
+) -> Entrant:
+    """A model with the similarities it can be ranked by.
+
+    Image codes are those of stage 1: without adapters the later stages train the towers themselves, for set codes.
+    """
+    names = [
+        name
+        for name in SIMILARITIES.get(stage, SIMILARITIES["progressive"])
+        if similarities.get(name).suits(encoder.spec)
+        and (settings.adapters or similarities.get(name).codes == "regions")
+    ]
+    model = NAMES.get((stage, settings.adapters), "X²Localizer")
+    return Entrant(run, model, tuple(names), encoder, parameters, tau_f=tau_f)
 
 
 def _of_checkpoint(run: str, path: Path) -> Entrant:
@@ -78,12 +87,10 @@ def _of_checkpoint(run: str, path: Path) -> Entrant:
             "A checkpoint needs torch, which is not installed.",
             "pip install 'x2localizer[train]', or name a bundle: x2l export CHECKPOINT --out BUNDLE",
         ) from problem
-    found = load_checkpoint(path)
-    stage = str(found.state.get("stage", "progressive"))
-    encoder = CheckpointEncoder(found, adapt=stage != "image")
-    model = NAMES[stage, found.settings.model.adapters]
-    kinds = _kinds(stage, adapters=found.settings.model.adapters)
-    return Entrant(run, model, kinds, encoder, encoder.parameters, tau_f=encoder.tau_f)
+    checkpoint = load_checkpoint(path)
+    stage = str(checkpoint.state.get("stage", "progressive"))
+    encoder = CheckpointEncoder(checkpoint, adapt=stage != "image")
+    return _entrant(run, stage, encoder, checkpoint.settings.model, encoder.parameters, encoder.tau_f)
 
 
 def latency_ms(encoder: Encoder, budget: int, times: int = 7) -> float:

@@ -16,7 +16,7 @@ from x2localizer.evaluate.coarse import Coarse, RegionScorer, coarse, queries_of
 from x2localizer.evaluate.embed import Embeddings
 from x2localizer.evaluate.entrants import Entrant, latency_ms
 from x2localizer.evaluate.fine import Fine, GalleryKind, fine, tile_gallery
-from x2localizer.evaluate.rankings import ranks_of_file
+from x2localizer.evaluate.rankings import ranks_of_file, true_items
 from x2localizer.localize.refresh import policies, searched_windows
 from x2localizer.types import Ints, Progress
 
@@ -35,6 +35,8 @@ class PrefixRow:
     geographic: dict[int, Ints]
     parameters: int | None
     latency_ms: dict[int, float]
+    repeated: int = 0
+    """Rows of a rankings file that were dropped because they repeat an item."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,11 +92,10 @@ def prefix_rows(
 def _file_row(entrant: Entrant, data: Dataset, split: str) -> tuple[PrefixRow, int]:
     assert entrant.rankings is not None
     videos, regions = data.videos(split), data.regions(split)
-    items = [row.region_id for row in regions]
-    number = {name: i for i, name in enumerate(items)}
-    truth = np.array([number[video.region_id] for video in videos], np.int64)
-    ranks = ranks_of_file(entrant.rankings, [video.video_id for video in videos], items, truth)
-    return PrefixRow(entrant.run, entrant.model, "score", ranks, {}, None, {}), len(items)
+    queries, items = [row.video_id for row in videos], [row.region_id for row in regions]
+    truth = true_items(videos, regions)
+    found = ranks_of_file(entrant.rankings, queries, items, truth, keep_first=entrant.keep_first)
+    return PrefixRow(entrant.run, entrant.model, "score", found.ranks, {}, None, {}, found.repeated), len(items)
 
 
 def score_parts(

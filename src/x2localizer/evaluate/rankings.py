@@ -1,13 +1,13 @@
-"""Rankings made by anybody's code: a table of query, item and score, scored as our own models are.
+"""Rankings by any method: tables of query, item and score, evaluated in the same way as our own models.
 
-CSV or Parquet with the columns ``query`` (a video's id), ``item`` (a region's id), ``score`` (higher is better) and, if
-there are several, ``budget`` (1, 2, 4, 8; 8 without it). Items that are not listed count as worse than all that are: a
-true region that is not listed has the worst rank. Every query must be there. Read some rows at a time.
+CSV or Parquet with the columns ``query`` (the id of a video), ``item`` (the id of a region), ``score`` (higher is
+better) and optionally ``budget`` (1, 2, 4, 8; 8 by default). Items that are not listed rank after all that are, so a
+true region that is not listed has the worst rank. Every query must be listed. Files are read in parts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pv
 import pyarrow.parquet as pq
 
+from x2localizer.datasets.tables import RegionRow, VideoRow
 from x2localizer.errors import DatasetError
 from x2localizer.files import atomic_path
 from x2localizer.types import Ints
@@ -27,37 +28,63 @@ FULL_BUDGET = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class FileRanks:
+    """The ranks of each query's true item by budget, shape (queries,), and the number of rows that repeat an item."""
+
+    ranks: dict[int, Ints]
+    repeated: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class _Part:
-    """Some rows: numbers of queries and items, scores, budgets."""
+    """Some rows of a file: indices of queries and items, scores and budgets, each of shape (rows,)."""
 
     query: Ints
     item: Ints
     score: npt.NDArray[np.float64]
     budget: Ints
 
+    def where(self, keep: npt.NDArray[np.bool_]) -> _Part:
+        """The rows where a mask is True."""
+        return _Part(self.query[keep], self.item[keep], self.score[keep], self.budget[keep])
 
-def ranks_of_file(path: Path, queries: list[str], items: list[str], truth: Ints) -> dict[int, Ints]:
-    """The rank of each query's true item by budget, from a rankings file."""
+
+def true_items(videos: Sequence[VideoRow], regions: Sequence[RegionRow]) -> Ints:
+    """The index of each video's region, shape (videos,)."""
+    number = {row.region_id: i for i, row in enumerate(regions)}
+    for video in videos:
+        if video.region_id not in number:
+            raise DatasetError(
+                f"The region of video '{video.video_id}' is not in the dataset.", "Run `x2l check` on the dataset."
+            )
+    return np.array([number[video.region_id] for video in videos], np.int64)
+
+
+def ranks_of_file(
+    path: Path, queries: list[str], items: list[str], truth: Ints, *, keep_first: bool = False
+) -> FileRanks:
+    """The rank of each query's true item by budget, from a rankings file.
+
+    ``truth`` is the index of each query's true item. With ``keep_first``, the first of several rows with the same query
+    and item is kept and the others are counted; otherwise they are an error.
+    """
+    if not queries:
+        raise DatasetError("The dataset has no videos in this split.", "Choose another --split.")
     own: dict[int, npt.NDArray[np.float64]] = {}
     listed: dict[int, npt.NDArray[np.bool_]] = {}
-    for part in _parts(path, queries, items):
+    repeated = 0
+    for part, dropped in _once(path, queries, items, keep_first):
+        repeated += dropped
         for budget in np.unique(part.budget).tolist():
             rows = part.budget == budget
-            seen = listed.setdefault(budget, np.zeros((len(queries), len(items)), np.bool_))
-            pair = part.query[rows] * len(items) + part.item[rows]
-            flat = seen.reshape(-1)
-            if len(np.unique(pair)) < len(pair) or flat[pair].any():
-                repeated = pair[flat[pair]][0] if flat[pair].any() else _first_twice(pair)
-                query, item = queries[repeated // len(items)], items[repeated % len(items)]
-                raise DatasetError(f"{path} ranks {item} twice for {query}.", "Keep one score of each.")
-            flat[pair] = True
+            listed.setdefault(budget, np.zeros(len(queries), np.bool_))[part.query[rows]] = True
             mine = own.setdefault(budget, np.full(len(queries), -np.inf))
             true = rows & (part.item == truth[part.query])
             mine[part.query[true]] = part.score[true]
     if not own:
-        raise DatasetError(f"{path} ranks nothing.", "Write one row for each query and item.")
-    for budget, seen in listed.items():
-        silent = np.flatnonzero(~seen.any(1))
+        raise DatasetError(f"{path} has no rows.", "Write one row for each query and item.")
+    for budget, ranked in listed.items():
+        silent = np.flatnonzero(~ranked)
         if len(silent):
             raise DatasetError(
                 f"{path} does not rank {len(silent)} of {len(queries)} queries at budget {budget}, such as "
@@ -65,17 +92,38 @@ def ranks_of_file(path: Path, queries: list[str], items: list[str], truth: Ints)
                 "Rank every video of the split.",
             )
     before = {budget: np.zeros(len(queries), np.int64) for budget in own}
-    for part in _parts(path, queries, items):
+    for part, _ in _once(path, queries, items, keep_first):
         for budget, mine in own.items():
             ahead = (part.budget == budget) & (part.score >= mine[part.query])
             before[budget] += np.bincount(part.query[ahead], minlength=len(queries))
-    return {
-        budget: np.where(np.isneginf(mine), len(items), before[budget]).astype(np.int64) for budget, mine in own.items()
-    }
+    ranks = {budget: np.where(np.isneginf(mine), len(items), before[budget]) for budget, mine in own.items()}
+    return FileRanks({budget: found.astype(np.int64) for budget, found in ranks.items()}, repeated)
+
+
+def _once(path: Path, queries: list[str], items: list[str], keep_first: bool) -> Iterator[tuple[_Part, int]]:
+    """The rows of a file in parts, each pair of query and item once, and the number of rows dropped from the part."""
+    seen: dict[int, npt.NDArray[np.bool_]] = {}
+    for part in _parts(path, queries, items):
+        keep = np.ones(len(part.query), np.bool_)
+        pair = part.query * len(items) + part.item
+        for budget in np.unique(part.budget).tolist():
+            known = seen.setdefault(budget, np.zeros(len(queries) * len(items), np.bool_))
+            rows = np.flatnonzero(part.budget == budget)
+            first = np.zeros(len(rows), np.bool_)
+            first[np.unique(pair[rows], return_index=True)[1]] = True
+            keep[rows] = first & ~known[pair[rows]]
+            known[pair[rows]] = True
+        if not keep_first and not keep.all():
+            query, item = divmod(int(pair[~keep][0]), len(items))
+            raise DatasetError(
+                f"{path} ranks {items[item]} twice for {queries[query]}.",
+                "Keep one score of each, or keep the first with --keep-first.",
+            )
+        yield part.where(keep), int((~keep).sum())
 
 
 def write_rankings(path: Path, parts: Iterator[tuple[str, int, list[str], npt.NDArray[np.floating]]]) -> None:
-    """Write rankings as Parquet, a query at a time: query, budget, items and their scores."""
+    """Write rankings as Parquet, from parts of one query each: query, budget, items and their scores."""
     schema = pa.schema([("query", pa.string()), ("item", pa.string()), ("score", pa.float64()), ("budget", pa.int16())])
     with atomic_path(path) as target, pq.ParquetWriter(target, schema, compression="zstd") as file:
         for query, budget, items, scores in parts:
@@ -85,15 +133,15 @@ def write_rankings(path: Path, parts: Iterator[tuple[str, int, list[str], npt.ND
 
 
 def _parts(path: Path, queries: list[str], items: list[str]) -> Iterator[_Part]:
-    """The rows of a file some at a time, with names as numbers; what is wrong with one is an error."""
+    """The rows of a file in parts, with names replaced by indices; raises for the first invalid row."""
     query_of, item_of = pa.array(queries), pa.array(items)
     for batch in _batches(path):
         missing = [name for name in ("query", "item", "score") if name not in batch.schema.names]
         if missing:
-            raise DatasetError(f"{path} has no column '{missing[0]}'.", "It needs query, item and score.")
+            raise DatasetError(f"{path} has no column '{missing[0]}'.", "It needs the columns query, item and score.")
         score = _column(path, batch, "score", pa.float64()).to_numpy(zero_copy_only=False)
         if np.isnan(score).any():
-            raise DatasetError(f"{path} holds a score that is not a number.", "Leave that row out, or give it a score.")
+            raise DatasetError(f"{path} has a score that is not a number.", "Remove the row, or give it a score.")
         budget = np.full(len(score), FULL_BUDGET, np.int64)
         if "budget" in batch.schema.names:
             budget = _column(path, batch, "budget", pa.int64()).to_numpy(zero_copy_only=False)
@@ -104,7 +152,7 @@ def _parts(path: Path, queries: list[str], items: list[str]) -> Iterator[_Part]:
             if found.null_count:
                 strange = words.filter(pc.is_null(found))[0].as_py()
                 raise DatasetError(
-                    f"{path} speaks of a {name} '{strange}' that the data set does not have.",
+                    f"{path} has a {name} '{strange}' that is not in the dataset.",
                     "Queries are video ids, items are region ids of the split.",
                 )
             numbers.append(found.to_numpy(zero_copy_only=False).astype(np.int64))
@@ -115,28 +163,35 @@ def _column(path: Path, batch: pa.RecordBatch, name: str, kind: pa.DataType) -> 
     try:
         column = batch.column(name).cast(kind)
     except pa.ArrowException as problem:
-        raise DatasetError(f"{path} has a column '{name}' that is not {kind}.", "Mend the column.") from problem
+        raise DatasetError(f"{path} has a column '{name}' that is not {kind}.", "Fix the column.") from problem
     if column.null_count:
-        raise DatasetError(f"{path} has a row without {name}.", "Fill it in, or leave the row out.")
+        raise DatasetError(f"{path} has a row without {name}.", "Fill it in, or remove the row.")
     return column
 
 
 def _batches(path: Path) -> Iterator[pa.RecordBatch]:
+    """The rows of a file as they are stored, in parts."""
     try:
         if path.suffix == ".csv":
+            _refuse_wide_text(path)
             kinds = {"query": pa.string(), "item": pa.string(), "score": pa.float64(), "budget": pa.int64()}
             text = pv.ConvertOptions(column_types=kinds, null_values=[""])
             with pv.open_csv(path, convert_options=text) as reader:
+                _ = reader.schema.names  # raises if the header is not UTF-8
                 yield from reader
         else:
             with pq.ParquetFile(path) as file:
                 yield from file.iter_batches(batch_size=1 << 18)
+    except UnicodeDecodeError as problem:
+        raise DatasetError(f"{path} is not UTF-8 text.", "Save it as UTF-8.") from problem
     except (OSError, pa.ArrowException) as problem:
         raise DatasetError(
             f"Cannot read the rankings {path}: {str(problem).splitlines()[0][:160]}", "Write CSV or Parquet."
         ) from problem
 
 
-def _first_twice(values: Ints) -> int:
-    unique, counts = np.unique(values, return_counts=True)
-    return int(unique[counts > 1][0])
+def _refuse_wide_text(path: Path) -> None:
+    """Raise for UTF-16 and UTF-32, which some spreadsheets write: their headers contain zero bytes."""
+    with path.open("rb") as file:
+        if b"\0" in file.read(64):
+            raise DatasetError(f"{path} is UTF-16 text, or not text at all.", "Save it as UTF-8.")

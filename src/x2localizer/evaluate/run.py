@@ -80,10 +80,14 @@ def _coarse(chosen: list[Entrant], data: Dataset, split: str, work: Path, report
     rows, gallery = protocols.prefix_rows(chosen, data, split, work, report)
     cells, claims = tables.prefix_cells(rows, gallery), tables.check_claims(rows)
     videos = len(next(iter(rows[0].ranks.values())))
-    values = {
+    values: dict[str, Any] = {
         "videos": videos, "gallery": gallery, "rows": tables.to_values(cells), "claims": tables.to_values(claims),
     }  # fmt: skip
     text = _heading(split, videos, gallery) + tables.prefix_text(cells)
+    repeated = {row.run: row.repeated for row in rows if row.repeated}
+    if repeated:
+        values["repeated"] = repeated
+        text += "".join(f"\n\n{run}: repeated items dropped: {count:,}" for run, count in repeated.items())
     return ProtocolResult(values, text + ("\n\n" + tables.claims_text(claims) if claims else ""))
 
 

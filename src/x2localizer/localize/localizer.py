@@ -95,6 +95,11 @@ class Localizer:
                 f"The searcher ranks by {self.searcher.similarity.name}, the settings say {self.settings.similarity}.",
                 "Give both the same similarity.",
             )
+        if not self.searcher.similarity.suits(encoder.spec):
+            raise ConfigError(
+                f"This bundle cannot make what {self.settings.similarity} compares.",
+                "Choose another similarity, such as s_path for image codes or s_g for set codes.",
+            )
         self._allowed = None if prior is None else prior.allowed(gallery.regions)
         self.confidence = confidence or self._own_confidence()
         self._tiles = TileReader(gallery)

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from x2localizer.encoders import Encoder
+from x2localizer.encoders import Encoder, EncoderSpec
 from x2localizer.registry import Registry
 from x2localizer.types import Bools, Codes, Image
 
@@ -57,11 +57,13 @@ class Similarity(ABC):
     codes: which codes of a gallery it compares with.
     bounded_by: what an upper bound is worked out from: ``every`` frame-tile similarity, or only the ``best`` one of
         each region, which is cheaper.
+    uses_tokens: whether it looks at single frames and tiles, and not only at set codes as wholes.
     """
 
     name: ClassVar[str]
     codes: ClassVar[CodeKind]
     bounded_by: ClassVar[Literal["every", "best"]] = "every"
+    uses_tokens: ClassVar[bool] = True
 
     @abstractmethod
     def score(self, compared: Compared) -> Codes:
@@ -74,6 +76,13 @@ class Similarity(ABC):
         that never falls when the similarity of a frame and a tile grows.
         """
         return self.score(compared)
+
+    @classmethod
+    def suits(cls, spec: EncoderSpec) -> bool:
+        """Whether an encoder can make what this similarity compares."""
+        parts = ("frame", "tile") if cls.codes == "tiles" else ("prefix", "region")
+        has_tokens = cls.codes == "tiles" or spec.tokens or not cls.uses_tokens
+        return has_tokens and all(part in spec.parts for part in parts)
 
     def encode(self, encoder: Encoder, images: Sequence[Image], image_codes: Sequence[Codes]) -> Query:
         """The keyframes of a window as a query: their image codes, or the set code of their pictures."""

@@ -13,6 +13,7 @@ class GlobalSimilarity(Similarity):
     name = "s_g"
     codes = "regions"
     bounded_by = "best"
+    uses_tokens = False
 
     def score(self, compared: Compared) -> Codes:
         """The similarity of each region, (r,)."""

@@ -1,1 +1,1 @@
-"""What comes in: video, aerial imagery, recorded tracks."""
+"""Inputs: video, aerial imagery and recorded tracks."""

@@ -1,1 +1,1 @@
-"""The embedded world: towns made from a seed, painted from above, driven through and filmed from the street."""
+"""Synthetic towns: generated from a seed, painted from above, driven through and filmed from the street."""

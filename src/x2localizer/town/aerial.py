@@ -1,10 +1,13 @@
-"""The town from above: ground, roofs, trees, parked cars, and the shadows of one sun."""
+"""The aerial picture of a town: ground, roofs, trees, parked cars, and the shadows of one sun."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from x2localizer.town.boxes import HEDGE, LOT
+from x2localizer.town.boxes import HEDGE, LOT, in_box
+from x2localizer.town.columns import BLUE, BOX, GREEN, RED, TREE
 from x2localizer.town.compiled import compiled
 from x2localizer.town.districts import CONE, POLE
 from x2localizer.town.ground import ground_colour, line_cover
@@ -15,11 +18,10 @@ from x2localizer.types import Image
 
 @compiled
 def cast_shadow(height: UInt16, mpp: float, sun_x: float, sun_y: float, slope: float, reach: Float32) -> None:
-    """Height in metres below which each pixel lies in shadow, written to ``reach``.
+    """Write to ``reach`` the height in metres below which each pixel is in shadow.
 
-    ``(sun_x, sun_y)`` is the unit direction on the map toward the sun and ``slope`` the tangent of its height. One
-    sweep, away from the sun: a pixel inherits the shadow of the pixel before it, lowered by one step. (The naive
-    twin marches from every pixel to the sun.)
+    ``height`` is in decimetres, ``(sun_x, sun_y)`` the unit vector on the map toward the sun and ``slope`` the tangent
+    of its height. One sweep away from the sun: a pixel inherits the shadow of the pixel before it, lowered by one step.
     """
     rows, columns = height.shape
     by_column = abs(sun_x) >= abs(sun_y)
@@ -54,17 +56,17 @@ def cast_shadow(height: UInt16, mpp: float, sun_x: float, sun_y: float, slope: f
 def _roof(
     boxes: Float32, i: int, x: float, y: float, sun_x: float, sun_y: float, foot: float
 ) -> tuple[float, float, float]:
-    """A roof from above: two slopes in different light, or a flat one with a parapet and plant."""
-    px, py = x - boxes[i, 0], y - boxes[i, 1]
-    u, v = px * boxes[i, 2] + py * boxes[i, 3], py * boxes[i, 2] - px * boxes[i, 3]
-    a, b, seed = boxes[i, 4], boxes[i, 5], int(boxes[i, 19])
+    """RGB of a roof from above: two slopes in different light, or flat with a parapet and technical equipment."""
+    u, v = in_box(boxes, i, x, y)
+    a, b, seed = boxes[i, BOX.half_length], boxes[i, BOX.half_width], int(boxes[i, BOX.seed])
+    eaves, ridge = boxes[i, BOX.eaves], boxes[i, BOX.ridge]
     light = 1.0
-    if boxes[i, 9] >= HEDGE:
+    if boxes[i, BOX.kind] >= HEDGE:
         light = 0.9 + 0.3 * (smooth_noise(x / 0.9, y / 0.9, seed) - 0.5)
-    elif boxes[i, 8] > boxes[i, 7] + 0.05:
-        pitch = min((boxes[i, 8] - boxes[i, 7]) / b, 1.0)
+    elif ridge > eaves + 0.05:
+        pitch = min((ridge - eaves) / b, 1.0)
         side = 1.0 if v > 0 else -1.0
-        toward = side * (sun_y * boxes[i, 2] - sun_x * boxes[i, 3])
+        toward = side * (sun_y * boxes[i, BOX.axis_x] - sun_x * boxes[i, BOX.axis_y])
         course = 0.05 * (hash01(int(np.floor(u / 0.8)), int(np.floor(v / 0.8)), seed) - 0.5)
         light = 0.94 + 0.34 * pitch * toward + course + 0.1 * line_cover(v, 0.3, foot)
         light += 0.08 * (smooth_noise(u / 4.0, v / 4.0, seed) - 0.5)
@@ -76,7 +78,7 @@ def _roof(
             inside = min(abs(u / 5.0 - np.floor(u / 5.0) - 0.5), 9.0) + abs(v / 5.0 - np.floor(v / 5.0) - 0.5)
             if cell > 0.86 and inside < 0.3:
                 light *= 1.22 if cell > 0.93 else 0.66
-    return boxes[i, 13] * light, boxes[i, 14] * light, boxes[i, 15] * light
+    return boxes[i, BOX.roof_red] * light, boxes[i, BOX.roof_green] * light, boxes[i, BOX.roof_blue] * light
 
 
 @compiled
@@ -84,36 +86,38 @@ def _paint_ground(
     layers: Layers, boxes: Float32, palette: Float32, reach: Float32, sun_x: float, sun_y: float, seed: int,
     canvas: UInt8,
 ) -> None:  # fmt: skip
+    """Paint roofs and the ground between them, in sun and shadow."""
     mpp = layers.metres_per_pixel
-    rows, columns = layers.edge.shape
+    rows, columns = layers.surface.shape
     for r in range(rows):
         y = (r + 0.5) * mpp
         for c in range(columns):
             x = (c + 0.5) * mpp
             owner = int(layers.owner[r, c])
             level = 0.0
-            if owner > 0 and boxes[owner - 1, 9] < LOT:
+            if owner > 0 and boxes[owner - 1, BOX.kind] < LOT:
                 red, green, blue = _roof(boxes, owner - 1, x, y, sun_x, sun_y, mpp)
-                i = owner - 1
-                v = abs((y - boxes[i, 1]) * boxes[i, 2] - (x - boxes[i, 0]) * boxes[i, 3])
-                level = boxes[i, 8] - (boxes[i, 8] - boxes[i, 7]) * v / boxes[i, 5]
+                eaves, ridge = boxes[owner - 1, BOX.eaves], boxes[owner - 1, BOX.ridge]
+                _, v = in_box(boxes, owner - 1, x, y)
+                level = ridge - (ridge - eaves) * abs(v) / boxes[owner - 1, BOX.half_width]
             else:
                 red, green, blue = ground_colour(layers, boxes, palette, x, y, mpp, mpp, seed)
             dark = min(max(reach[r, c] - level - 0.3, 0.0), 1.2) / 1.2
-            canvas[r, c, 0] = min(max(red * (1.0 - 0.52 * dark), 0.0), 255.0)
-            canvas[r, c, 1] = min(max(green * (1.0 - 0.49 * dark), 0.0), 255.0)
-            canvas[r, c, 2] = min(max(blue * (1.0 - 0.42 * dark), 0.0), 255.0)
+            canvas[r, c, RED] = min(max(red * (1.0 - 0.52 * dark), 0.0), 255.0)
+            canvas[r, c, GREEN] = min(max(green * (1.0 - 0.49 * dark), 0.0), 255.0)
+            canvas[r, c, BLUE] = min(max(blue * (1.0 - 0.42 * dark), 0.0), 255.0)
 
 
 @compiled
 def _paint_trees(
     trees: Float32, mpp: float, reach: Float32, sun_x: float, sun_y: float, bare: float, canvas: UInt8
 ) -> None:
-    """Crowns from low to high, lit from the sun's side, ragged at the rim."""
+    """Paint crowns, which come from low to high, lit from the sun's side and ragged at the rim."""
     rows, columns = reach.shape
     for i in range(trees.shape[0]):
-        x, y, crown, z, half = trees[i, 0], trees[i, 1], trees[i, 2], trees[i, 3], trees[i, 4]
-        shape, seed = int(trees[i, 6]), int(trees[i, 10])
+        x, y, crown = trees[i, TREE.x], trees[i, TREE.y], trees[i, TREE.crown]
+        z, half = trees[i, TREE.middle], trees[i, TREE.half_height]
+        shape, seed = int(trees[i, TREE.shape]), int(trees[i, TREE.seed])
         if shape == POLE:
             continue
         thin = 0.0 if shape == CONE else bare
@@ -132,30 +136,41 @@ def _paint_trees(
                 if reach[r, c] > z + half * lift + 0.5:
                     light *= 0.55
                 for k in range(3):
-                    canvas[r, c, k] = min(max(trees[i, 7 + k] * light, 0.0), 255.0)
+                    canvas[r, c, k] = min(max(trees[i, TREE.leaf_red + k] * light, 0.0), 255.0)
 
 
 @compiled
 def _paint_cars(cars: Float32, mpp: float, reach: Float32, canvas: UInt8) -> None:
+    """Paint bodies and cabins; dark panes, darker in the shadow."""
     rows, columns = reach.shape
     for i in range(cars.shape[0]):
-        x, y, ux, uy, a, b = cars[i, 0], cars[i, 1], cars[i, 2], cars[i, 3], cars[i, 4], cars[i, 5]
+        x, y, a, b = cars[i, BOX.x], cars[i, BOX.y], cars[i, BOX.half_length], cars[i, BOX.half_width]
+        axis_x, axis_y = cars[i, BOX.axis_x], cars[i, BOX.axis_y]
         span = a + b
         for r in range(max(0, int((y - span) / mpp)), min(rows, int((y + span) / mpp) + 1)):
             for c in range(max(0, int((x - span) / mpp)), min(columns, int((x + span) / mpp) + 1)):
                 px, py = (c + 0.5) * mpp - x, (r + 0.5) * mpp - y
-                u, v = px * ux + py * uy, abs(py * ux - px * uy)
+                u, v = px * axis_x + py * axis_y, abs(py * axis_x - px * axis_y)
                 if abs(u) < a and v < b:
                     light = 0.35 if 0.5 < abs(u + 0.2) < 1.15 and v < 0.75 * b else 1.0
                     light *= 0.6 if reach[r, c] > 1.5 else 1.0
                     for k in range(3):
-                        canvas[r, c, k] = min(cars[i, 10 + k] * light, 255.0)
+                        canvas[r, c, k] = min(cars[i, BOX.wall_red + k] * light, 255.0)
 
 
-def sun_on_map(azimuth_deg: float, height_deg: float) -> tuple[float, float, float]:
-    """Unit direction on the map toward the sun, x east and y south, and the tangent of its height."""
+@dataclass(frozen=True, slots=True)
+class Sun:
+    """The unit vector (x east, y south) on the map toward the sun, and the tangent of its height."""
+
+    x: float
+    y: float
+    slope: float
+
+
+def sun_at(azimuth_deg: float, height_deg: float) -> Sun:
+    """The sun at an azimuth, clockwise from north, and a height above the horizon."""
     azimuth = np.radians(azimuth_deg)
-    return float(np.sin(azimuth)), float(-np.cos(azimuth)), float(np.tan(np.radians(height_deg)))
+    return Sun(float(np.sin(azimuth)), float(-np.cos(azimuth)), float(np.tan(np.radians(height_deg))))
 
 
 def paint_aerial(
@@ -164,25 +179,27 @@ def paint_aerial(
     trees: Float32,
     cars: Float32,
     palette: Float32,
-    sun: tuple[float, float, float],
+    sun: Sun,
     bare: float,
     seed: int,
 ) -> Image:
-    """The picture of the whole town from above, (H, W, 3), one pixel per pixel of the layers."""
-    sun_x, sun_y, slope = sun
+    """The aerial picture of a whole town, (H, W, 3), with the pixels of the layers.
+
+    ``bare`` is how leafless broad-leaved trees are, 0 to 1.
+    """
     reach = np.zeros(layers.height.shape, np.float32)
-    cast_shadow(layers.height, layers.metres_per_pixel, sun_x, sun_y, slope, reach)
-    canvas = np.empty((*layers.edge.shape, 3), np.uint8)
-    _paint_ground(layers, boxes, palette, reach, sun_x, sun_y, seed, canvas)
+    cast_shadow(layers.height, layers.metres_per_pixel, sun.x, sun.y, sun.slope, reach)
+    canvas = np.empty((*layers.surface.shape, 3), np.uint8)
+    _paint_ground(layers, boxes, palette, reach, sun.x, sun.y, seed, canvas)
     _paint_cars(cars, layers.metres_per_pixel, reach, canvas)
-    order = np.argsort(trees[:, 3] + trees[:, 4], kind="stable")
-    _paint_trees(trees[order], layers.metres_per_pixel, reach, sun_x, sun_y, bare, canvas)
+    order = np.argsort(trees[:, TREE.middle] + trees[:, TREE.half_height], kind="stable")
+    _paint_trees(trees[order], layers.metres_per_pixel, reach, sun.x, sun.y, bare, canvas)
     return canvas
 
 
 @compiled
 def tint(canvas: UInt8, gain: Float32) -> None:
-    """Turn a picture, in place, into that of another camera: a gain for each channel, (3,)."""
+    """Multiply the channels of a picture in place by ``gain`` (3,), as another camera would."""
     for r in range(canvas.shape[0]):
         for c in range(canvas.shape[1]):
             for k in range(3):

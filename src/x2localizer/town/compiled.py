@@ -1,80 +1,103 @@
-"""One typed door to numba: machine code that is compiled once and kept in a cache.
+"""Kernels compiled by numba once: later processes load the machine code from a cache.
 
-numba's own cache looks at one function's file only and misses a change in a function that was compiled into it. So
-the cache lies in a folder named after the contents of all files here: another version never meets old machine code.
+numba's own cache only checks the file of a kernel and misses changes in functions that were compiled into it. So the
+cache is a folder named after the contents of all files of this package: new sources never run old machine code.
+Importing a kernel writes nothing; the folder is created when the first kernel is called.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
-import getpass
+import functools
 import hashlib
 import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
+from numba.core.caching import NullCache
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
-# Without numba's reference counting: the kernels allocate nothing, and counting the arrays of a named tuple made the
-# painter of the ground five times as slow.
-OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy", "fastmath": True, "_nrt": False}
+# Without numba's reference counting: kernels allocate nothing, and counting the arrays of named tuples made painting
+# the ground five times as slow.
+OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": True, "_nrt": False}
+
+_HERE = Path(__file__).parent
+# Hashed at import: when the first kernel is called, a source may differ from what was imported.
+_SOURCES = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(_HERE.glob("*.py")))).hexdigest()
 
 
-def _cache_folder() -> Path:
-    """Beside the source where that can be written to, else below the user's cache."""
-    here = Path(__file__).parent
-    sources = b"".join(path.read_bytes() for path in sorted(here.glob("*.py")))
-    name = f"numba-{hashlib.sha256(sources).hexdigest()[:12]}"
-    home = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "x2localizer"
-    spare = Path(tempfile.gettempdir()) / f"x2localizer-{getpass.getuser()}"
-    for parent in (here / "__pycache__", home, spare):
-        folder = parent / name
+def compiled(function: Function) -> Function:
+    """Compile on the first call; later processes load the machine code. Kernels must not allocate."""
+    return _compile(function)
+
+
+def inlined(function: Function) -> Function:
+    """Compile into the body of the kernels that call it: for functions that run once per pixel.
+
+    A call would cost more than such a function does, since it copies named tuples of arrays.
+    """
+    return _compile(function, forceinline=True)
+
+
+def _compile(function: Function, **options: Any) -> Function:
+    dispatcher: Any = numba.njit(**OPTIONS, **options)(function)
+    dispatcher._cache = _CacheOnFirstCall(dispatcher)
+    return cast(Function, dispatcher)
+
+
+class _CacheOnFirstCall(NullCache):  # type: ignore[misc, unused-ignore]
+    """A placeholder that numba's cache replaces when the kernel is first called.
+
+    ``njit(cache=True)`` would create the cache's folder while the kernel's module is imported.
+    """
+
+    def __init__(self, dispatcher: Any) -> None:
+        self._dispatcher = dispatcher
+
+    def load_overload(self, signature: object, target_context: object) -> object:
+        """The machine code for a signature, if it is in the cache. numba holds its compiler lock during the call."""
+        settings: Any = numba.config
+        before, settings.CACHE_DIR = settings.CACHE_DIR, str(cache_folder())
+        try:
+            self._dispatcher.enable_caching()
+        finally:
+            settings.CACHE_DIR = before
+        return self._dispatcher._cache.load_overload(signature, target_context)
+
+
+@functools.cache
+def cache_folder() -> Path:
+    """The folder of the machine code, created if missing: beside the sources if that is writable."""
+    for parent in _cache_parents():
+        folder = parent / f"numba-{_SOURCES[:12]}"
         try:
             folder.mkdir(parents=True, exist_ok=True)
             (folder / "used").touch()
         except OSError:
             continue
-        _forget_old(parent)
+        _remove_old(parent)
         return folder
-    return Path(tempfile.mkdtemp(prefix="x2localizer-"))
+    folder = Path(tempfile.mkdtemp(prefix="x2localizer-"))  # private: in a shared folder others could plant code
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
-def _forget_old(parent: Path) -> None:
-    """Remove caches of other versions that nobody has used for a month."""
+def _cache_parents() -> Iterator[Path]:
+    yield _HERE / "__pycache__"
+    with contextlib.suppress(RuntimeError):  # a user without a home
+        yield Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "x2localizer"
+
+
+def _remove_old(parent: Path) -> None:
+    """Remove the caches of other versions that have not been used for a month."""
     for old in parent.glob("numba-*"):
         with contextlib.suppress(OSError):
             if time.time() - (old / "used").stat().st_mtime > 30 * 86400:
                 shutil.rmtree(old, ignore_errors=True)
-
-
-CACHE = str(_cache_folder())
-
-
-def _compile(function: Function, **more: Any) -> Function:
-    """Decorate with the cache folder set; numba reads that setting at this moment only."""
-    settings: Any = numba.config
-    before = settings.CACHE_DIR
-    settings.CACHE_DIR = CACHE
-    try:
-        return cast(Function, numba.njit(**OPTIONS, **more)(function))
-    finally:
-        settings.CACHE_DIR = before
-
-
-def compiled(function: Function) -> Function:
-    """Compile on first call; later processes load the machine code. Kernels must not allocate."""
-    return _compile(function)
-
-
-def inlined(function: Function) -> Function:
-    """Compile into the body of the compiled functions that call it: for what runs once per pixel.
-
-    A call costs more than such a function does, since a named tuple of arrays is copied for each.
-    """
-    return _compile(function, forceinline=True)

@@ -1,7 +1,7 @@
-"""Neighbourhoods with a look of their own: what a whole region is recognised by.
+"""Neighbourhoods, each with its own look: what a region can be recognised by.
 
-A kind sets how a neighbourhood is laid out; each neighbourhood then draws its own palette, trees, lots and
-markings within the kind, so that two suburbs of one town differ as two suburbs of a city do.
+A kind sets how a neighbourhood is laid out. Each neighbourhood then draws its own palette, trees, lots and markings
+within its kind, so that two suburbs of a town differ as those of a real city do.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 RGB = tuple[float, float, float]
 Span = tuple[float, float]
 
-# Surface classes of the ground; the order is that of the palette.
+# Surfaces of the ground, in the order of the palette.
 LAWN, ASPHALT, PAVEMENT, GARDEN, PARK, PATH, PARKING, PLAZA, WATER, FIELD, YARD, WOOD, BANK = range(13)
 SURFACES = 13
 
@@ -23,10 +23,10 @@ ROUND, CONE, POPLAR, POLE = range(4)
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How one sort of neighbourhood is laid out. Lengths in metres, densities per hectare."""
+    """How a kind of neighbourhood is laid out. Lengths in metres, densities per hectare."""
 
     name: str
-    share: float  # how often it is drawn
+    share: float  # how often it is drawn, relative to other kinds
     spacing: tuple[Span, Span] | None  # between parallel streets, and between their cross streets
     half_width: Span  # of a street's asphalt
     pavement: Span  # width of the sidewalk
@@ -37,12 +37,12 @@ class Kind:
     storeys: tuple[int, int]
     pitched: float  # share of pitched roofs
     built: float  # share of lots with a building
-    infill: float  # buildings tried inside blocks, per hectare
-    parking: float  # parking lots tried, per hectare
+    infill: float  # attempts to place a building inside blocks, per hectare
+    parking: float  # attempts to place a parking lot, per hectare
     street_trees: Span | None  # distance between them
     trees: float  # elsewhere, per hectare
     hedges: float  # share of lots with a hedge or wall at the street
-    ground: int  # surface where nothing else is
+    ground: int  # surface of open ground
 
 
 KINDS = (
@@ -105,7 +105,7 @@ NO_MARKING, DASHED, SOLID, YELLOW = range(4)
 
 @dataclass(frozen=True, slots=True)
 class District:
-    """One neighbourhood: its kind, and everything its streets and houses share."""
+    """A neighbourhood: its kind, and what all its streets and houses have in common."""
 
     kind: Kind
     angle: float  # radians, of its street grid
@@ -130,14 +130,14 @@ def _between(rng: np.random.Generator, span: Span) -> float:
 
 
 def _shade(rng: np.random.Generator, colour: RGB, spread: float) -> RGB:
-    """A colour nearby: a common shift in brightness and a small one in hue."""
+    """A similar colour: a random shift in brightness, and a smaller one in hue."""
     common = rng.normal(0, spread)
     r, g, b = (float(np.clip(value + common + rng.normal(0, spread * 0.5), 8, 250)) for value in colour)
     return r, g, b
 
 
 def _colours(rng: np.random.Generator) -> tuple[RGB, ...]:
-    """The ground's colours in one neighbourhood, by surface."""
+    """Colours of the ground in a neighbourhood, one per surface."""
     asphalt = ASPHALTS[rng.integers(len(ASPHALTS))]
     pavement = PAVEMENTS[rng.integers(len(PAVEMENTS))]
     green: RGB = ((96, 128, 62), (116, 136, 74), (82, 118, 58), (128, 132, 80))[rng.integers(4)]
@@ -151,7 +151,7 @@ def _colours(rng: np.random.Generator) -> tuple[RGB, ...]:
 
 
 def draw_district(rng: np.random.Generator, kind: Kind) -> District:
-    """One neighbourhood of a kind."""
+    """A random neighbourhood of a kind."""
     roofs = ROOF_FAMILIES[rng.integers(len(ROOF_FAMILIES))]
     flats = FLAT_FAMILIES[rng.integers(len(FLAT_FAMILIES))]
     first, second = rng.choice(len(WALL_FAMILIES), 2, replace=False)
@@ -179,7 +179,7 @@ def draw_district(rng: np.random.Generator, kind: Kind) -> District:
 
 
 def draw_districts(rng: np.random.Generator, sites: np.ndarray, size_m: float) -> tuple[District, ...]:
-    """A neighbourhood for each site: dense kinds lean to the middle of the town, open ones to its border."""
+    """A neighbourhood for each site (n, 2): dense kinds near the middle of the town, open ones near its border."""
     middle = np.array([size_m, size_m]) * rng.uniform(0.35, 0.65, 2)
     districts = []
     for site in sites:
@@ -190,7 +190,7 @@ def draw_districts(rng: np.random.Generator, sites: np.ndarray, size_m: float) -
 
 
 def _lean(name: str, outward: float) -> float:
-    """How much a kind likes a place; ``outward`` is 0 in the middle of the town and about 1 at its border."""
+    """Weight of a kind at a place; ``outward`` is 0 in the middle of the town and about 1 at its border."""
     if name in ("downtown", "midrise"):
         return max(0.1, 2.2 - 2.2 * outward)
     if name in ("fields", "woods", "villas"):

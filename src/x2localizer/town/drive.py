@@ -1,4 +1,4 @@
-"""A drive: a car with a camera follows a route through a town under some conditions."""
+"""A drive: a car with a camera follows a route through a town, under some conditions."""
 
 from __future__ import annotations
 
@@ -7,54 +7,84 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from x2localizer.town.boxes import BOX_COLUMNS, KIND, LOT
+from x2localizer.town.boxes import LOT
+from x2localizer.town.columns import BOX, X, Y
+from x2localizer.town.districts import RGB
 from x2localizer.town.layers import Float32
 from x2localizer.town.noise import stream
-from x2localizer.town.route import STEP_M, Bounds, Route, draw_route, drive_times
+from x2localizer.town.place import Bounds, bounds_around
+from x2localizer.town.route import STEP_M, Route, draw_route, drive_times
 from x2localizer.town.scene import Camera, Look, Scene, build_scene, camera_at
 from x2localizer.town.seasons import season_palette, season_trees
 from x2localizer.town.street import VIEW_M, render
 from x2localizer.town.town import Town
-from x2localizer.town.traffic import PAINTS, car_boxes, parked_cars
+from x2localizer.town.traffic import PAINTS, car_rows, parked_cars
 from x2localizer.town.weather import Conditions, draw_conditions, fair_weather, make_look
 from x2localizer.types import Floats, Frame, Image, Region
 
 MOVING_CARS = 6
+"""The most other cars that move on a route."""
 FOV_DEG = 65.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Shake:
+    """How the camera swings with the car: sums of three waves, (2, 3) for yaw and pitch."""
+
+    amplitude: Floats  # radians
+    frequency: Floats  # radians per second
+    phase: Floats  # radians
+
+    def at(self, time_s: float) -> tuple[float, float]:
+        """Yaw and pitch in radians."""
+        yaw, pitch = (self.amplitude * np.sin(self.frequency * time_s + self.phase)).sum(1)
+        return float(yaw), float(pitch)
+
+
+@dataclass(frozen=True, slots=True)
+class MovingCar:
+    """Another car on the route: it drives ahead of the camera, or comes toward it in the other lane."""
+
+    start_m: float  # ahead of the camera; for an oncoming car, along the route at time 0
+    speed_m_s: float  # of an oncoming car
+    oncoming: bool
+    paint: RGB
+    scale: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Drive:
-    """Where the car is at any time, and how the camera shakes."""
+    """Where the car is at any time, how the camera shakes, and which other cars are on the route."""
 
     seed: int
     route: Route
-    times_s: Floats
-    distances_m: Floats
+    times_s: Floats  # (k,) from 0
+    distances_m: Floats  # (k,) along the route at those times
     conditions: Conditions
-    shake: Floats  # (2, 3, 3): yaw and pitch, three waves each: amplitude (rad), frequency (rad/s), phase
-    mount: tuple[float, float]  # constant yaw and pitch of the camera in radians
-    traffic: Floats  # (MOVING_CARS, 4): start (m), speed (m/s), side (-1 oncoming, +1 ahead), paint
+    shake: Shake
+    mount_yaw: float  # radians by which the camera is mounted off the car's heading
+    mount_pitch: float
+    traffic: tuple[MovingCar, ...]  # at most MOVING_CARS
 
     @property
     def duration_s(self) -> float:
-        """How long the drive lasts."""
+        """How long the drive lasts, at least as long as asked for."""
         return float(self.times_s[-1])
 
     def places(self, times_s: Floats) -> tuple[Floats, Floats, Floats]:
-        """Map metres x, y and heading (radians from north) of the car at times."""
+        """Map metres x and y and headings (radians clockwise from north) of the car at times, (n,) each."""
         distance = np.interp(times_s, self.times_s, self.distances_m)
         return _along(self.route.lane, distance)
 
     def speeds(self, times_s: Floats) -> Floats:
-        """Metres per second at times."""
+        """Speeds in metres per second at times."""
         late = np.interp(times_s + 0.25, self.times_s, self.distances_m)
         early = np.interp(times_s - 0.25, self.times_s, self.distances_m)
         return np.asarray((late - early) / 0.5)
 
 
 def _along(line: Floats, distance: Floats) -> tuple[Floats, Floats, Floats]:
-    """Place and heading at distances along an evenly spaced polyline."""
+    """Map metres x and y and headings at distances along a polyline with points STEP_M apart."""
     at = np.clip(distance / STEP_M, 0.0, len(line) - 1.001)
     i = at.astype(int)
     x, y = (line[i] + (at - i)[:, None] * (line[i + 1] - line[i])).T
@@ -64,22 +94,22 @@ def _along(line: Floats, distance: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 def region_bounds(town: Town, region: Region, margin_m: float = 6.0) -> Bounds:
-    """A region in map metres, a little inside its border."""
+    """A region in map metres, ``margin_m`` smaller on every side."""
     x, y = town.place.corner_m(region)
     side = region.n * town.place.tile_m
-    return x + margin_m, y + margin_m, x + side - margin_m, y + side - margin_m
+    return Bounds(x + margin_m, y + margin_m, x + side - margin_m, y + side - margin_m)
 
 
 def draw_drive(
     town: Town, seed: int, duration_s: float, bounds: Bounds | None = None, *, night: bool = False, fair: bool = False
 ) -> Drive | None:
-    """A drive of a duration inside some bounds (the town's core by default); None if no road allows it.
+    """A drive inside some bounds (by default the town without its outermost tiles); None if no road is long enough.
 
-    ``fair`` is a drive at a clear noon on empty roads, in the season of the imagery.
+    A ``fair`` drive is at noon on a clear day, on empty roads, in the season of the imagery.
     """
     rng = stream(town.seed, "drive", seed)
     tile, size = town.place.tile_m, town.place.size_m
-    bounds = bounds or (tile, tile, size - tile, size - tile)
+    bounds = bounds or Bounds(tile, tile, size - tile, size - tile)
     least_m = min(5.0 * duration_s, 170.0 * max(1.0, duration_s / 35.0))
     route = draw_route(rng, town.plan, bounds, duration_s * 11.0, least_m)
     if route is None:
@@ -88,28 +118,34 @@ def draw_drive(
     conditions = draw_conditions(rng, town.season, night)
     if fair:
         conditions = fair_weather(conditions, town.season)
-    shake = np.stack([
-        np.stack([rng.uniform(0.1, 0.5, 3) * np.radians(size_deg), rng.uniform(0.4, 5.0, 3),
-                  rng.uniform(0, 6.3, 3)], 1)
+    shake = _draw_shake(rng)
+    yaw, pitch = float(np.radians(rng.normal(0, 1.2))), float(np.radians(rng.normal(0, 1.0)))
+    return Drive(seed, route, times, distances, conditions, shake, yaw, pitch, _draw_traffic(rng, conditions))
+
+
+def _draw_shake(rng: np.random.Generator) -> Shake:
+    waves = [
+        (rng.uniform(0.1, 0.5, 3) * np.radians(size_deg), rng.uniform(0.4, 5.0, 3), rng.uniform(0, 6.3, 3))
         for size_deg in (1.2, 0.6)
-    ])  # fmt: skip
-    mount = (float(np.radians(rng.normal(0, 1.2))), float(np.radians(rng.normal(0, 1.0))))
-    return Drive(seed, route, times, distances, conditions, shake, mount, _draw_traffic(rng, conditions))
+    ]
+    amplitude, frequency, phase = (np.stack(parts) for parts in zip(*waves, strict=True))
+    return Shake(amplitude, frequency, phase)
 
 
-def _draw_traffic(rng: np.random.Generator, conditions: Conditions) -> Floats:
-    cars = np.zeros((MOVING_CARS, 4))
-    count = round(conditions.traffic * MOVING_CARS)
+def _draw_traffic(rng: np.random.Generator, conditions: Conditions) -> tuple[MovingCar, ...]:
+    """The other cars. All are drawn and then some are kept, so that every drive takes as many random numbers."""
+    cars = []
     for k in range(MOVING_CARS):
         ahead = k == 0 and rng.uniform() < 0.4
-        start = rng.uniform(11, 26) if ahead else rng.uniform(20, 140) + 90.0 * k
-        cars[k] = (start, rng.uniform(7, 12), (1 if ahead else -1) if k < count else 0, rng.integers(len(PAINTS)))
-    return cars
+        start = rng.uniform(11, 26) if ahead else (rng.uniform(20, 140) + 90.0 * k) * 3.0
+        speed, paint = rng.uniform(7, 12), PAINTS[int(rng.integers(len(PAINTS)))]
+        cars.append(MovingCar(float(start), float(speed), not ahead, paint, 1.0 + 0.04 * (k % 4)))
+    return tuple(cars[: round(conditions.traffic * MOVING_CARS)])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Film:
-    """A drive ready to be filmed: the scene around it and the light, worked out once."""
+    """A drive that is ready to be filmed: the scene around it and its light."""
 
     town: Town
     drive: Drive
@@ -122,55 +158,51 @@ class Film:
     def camera(self, time_s: float) -> Camera:
         """The camera at a time, shaking with the car."""
         x, y, heading = (float(v[0]) for v in self.drive.places(np.array([time_s])))
-        swing = (self.drive.shake[..., 0] * np.sin(self.drive.shake[..., 1] * time_s + self.drive.shake[..., 2])).sum(1)
-        return camera_at(
-            x, y, heading + self.drive.mount[0] + float(swing[0]), self.height, self.width, FOV_DEG,
-            self.drive.mount[1] + float(swing[1]),
-        )  # fmt: skip
+        yaw, pitch = self.drive.shake.at(time_s)
+        heading, pitch = heading + self.drive.mount_yaw + yaw, self.drive.mount_pitch + pitch
+        return camera_at(x, y, heading, self.height, self.width, FOV_DEG, pitch)
 
     def image(self, time_s: float) -> Image:
         """The frame at a time, (height, width, 3)."""
-        self.scene.boxes[self.scene.movers :] = self._moving(time_s)
+        self.scene.boxes[self.scene.first_mover :] = self._moving(time_s)
         return render(
             self.camera(time_s), self.scene, self.look, self.town.layers, self.town.boxes, self.palette,
             frame_seed=int(time_s * 1000) + self.drive.conditions.seed % 65521,
         )  # fmt: skip
 
     def frames(self, times_s: Floats) -> Iterator[Frame]:
-        """Frames at times."""
+        """The frames at some times."""
         for index, time_s in enumerate(times_s):
             yield Frame(index, float(time_s), self.image(float(time_s)))
 
     def _moving(self, time_s: float) -> Float32:
-        """Boxes of the moving cars: one may drive ahead, the others come toward us in the other lane."""
-        rows = np.zeros((2 * MOVING_CARS, BOX_COLUMNS), np.float32)
-        rows[:, 0:2], rows[:, 2] = -1e6, 1.0
+        """Rows of the table of boxes for the moving cars, two for each; cars out of sight are far off the map."""
+        rows = np.zeros((2 * MOVING_CARS, len(BOX)), np.float32)
+        rows[:, BOX.x], rows[:, BOX.y], rows[:, BOX.axis_x] = -1e6, -1e6, 1.0
         own = float(np.interp(time_s, self.drive.times_s, self.drive.distances_m))
         line, middle = self.drive.route.lane, self.drive.route.centre
-        for k, (start, speed, side, paint) in enumerate(self.drive.traffic):
-            if side == 0:
-                continue
-            at = own + start + 4.0 * np.sin(0.3 * time_s) if side > 0 else start * 3.0 - speed * time_s
-            if not 0 < at < (len(line) - 2) * STEP_M or (side < 0 and at < own - 12.0):
+        for k, car in enumerate(self.drive.traffic):
+            if car.oncoming:
+                at = car.start_m - car.speed_m_s * time_s
+            else:
+                at = own + car.start_m + 4.0 * np.sin(0.3 * time_s)
+            if not 0 < at < (len(line) - 2) * STEP_M or (car.oncoming and at < own - 12.0):
                 continue
             x, y, heading = (float(v[0]) for v in _along(line, np.array([at])))
-            if side < 0:  # mirrored at the middle of the road
+            if car.oncoming:  # mirrored at the middle of the road
                 i = int(at / STEP_M)
-                x, y, heading = 2 * middle[i, 0] - x, 2 * middle[i, 1] - y, heading + np.pi
-            rows[2 * k : 2 * k + 2] = car_boxes(
-                x, y, float(np.sin(heading)), float(-np.cos(heading)), PAINTS[int(paint)], 1.0 + 0.04 * (k % 4)
-            )
+                x, y, heading = 2 * middle[i, X] - x, 2 * middle[i, Y] - y, heading + np.pi
+            ux, uy = float(np.sin(heading)), float(-np.cos(heading))
+            rows[2 * k : 2 * k + 2] = car_rows(x, y, ux, uy, car.paint, car.scale)
         return rows
 
 
 def open_film(town: Town, drive: Drive, height: int, width: int) -> Film:
-    """Set the scene for a drive at an image size."""
-    x, y = drive.route.lane.T
-    far = (x.min() - VIEW_M, y.min() - VIEW_M, x.max() + VIEW_M, y.max() + VIEW_M)
-    near = (x.min() - 160, y.min() - 160, x.max() + 160, y.max() + 160)
+    """Prepare the scene and the light to film a drive; ``height`` and ``width`` of the frames in pixels."""
+    far, near = bounds_around(drive.route.lane, VIEW_M), bounds_around(drive.route.lane, 160.0)
     rng = stream(town.seed, "parked", drive.seed)
     cars = parked_cars(rng, town.plan, town.boxes, near, 0.1 + 0.45 * drive.conditions.traffic)
-    standing = np.concatenate([town.boxes[town.boxes[:, KIND] < LOT], cars])
+    standing = np.concatenate([town.boxes[town.boxes[:, BOX.kind] < LOT], cars])
     trees = season_trees(town.trees, drive.conditions.season)
     scene = build_scene(standing, trees, far, 2 * MOVING_CARS)
     look = make_look(drive.conditions, town.layers, town.trees, near, town.seed)

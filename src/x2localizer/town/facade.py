@@ -1,16 +1,18 @@
-"""Walls as the street sees them: windows, shops and doors, hedges, fences, cars."""
+"""The colour of what stands at the street: facades with windows, shops and doors, hedges, fences, cars."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from x2localizer.town.boxes import BUILDING, CABIN, CAR, FENCE, HEDGE
+from x2localizer.town.boxes import BUILDING, CABIN, CAR, FENCE, HEDGE, WINDOW_STYLES
+from x2localizer.town.columns import BOX
 from x2localizer.town.compiled import inlined
 from x2localizer.town.ground import dash_cover, line_cover
 from x2localizer.town.layers import Float32
 from x2localizer.town.noise import hash01, smooth_noise
 
-# Window openings by style, as shares of the bay and the storey: left, right, bottom, top.
+# Window openings by style, as shares of the bay and the storey.
+LEFT, RIGHT, BOTTOM, TOP = range(4)
 _OPENINGS = np.array(
     [(0.26, 0.74, 0.30, 0.82), (0.08, 0.92, 0.36, 0.82), (0.32, 0.68, 0.18, 0.88), (0.16, 0.84, 0.26, 0.86)]
 )
@@ -20,26 +22,25 @@ _OPENINGS = np.array(
 def _building(
     boxes: Float32, i: int, s: float, z: float, width: float, foot: float, night: float
 ) -> tuple[float, float, float, float]:
-    """Colour of a facade at ``s`` metres along it and ``z`` above ground, and how much it shines by itself."""
-    seed, style = int(boxes[i, 19]), int(boxes[i, 18])
-    storey, top = boxes[i, 16], boxes[i, 7]
-    bays = max(1, int(width / boxes[i, 17] + 0.5))
+    """RGB of a facade at ``s`` metres along it and ``z`` above ground, and how much of it is its own light (0 to 1)."""
+    seed, style = int(boxes[i, BOX.seed]), int(boxes[i, BOX.style])
+    storey, bottom, top = boxes[i, BOX.storey], boxes[i, BOX.bottom], boxes[i, BOX.eaves]
+    bays = max(1, int(width / boxes[i, BOX.bay] + 0.5))
     bay = width / bays
     k, p = int(s / bay), s / bay - np.floor(s / bay)
-    level = int((z - boxes[i, 6]) / storey)
-    q = (z - boxes[i, 6]) / storey - level
+    level = int((z - bottom) / storey)
+    q = (z - bottom) / storey - level
     grain = 12.0 * (smooth_noise(s / 1.5, z / 1.5, seed) - 0.5)
     if foot < 0.06:
         grain += 10.0 * (hash01(int(s * 7), int(z * 14), seed) - 0.5)
-    r, g, b = boxes[i, 10] + grain, boxes[i, 11] + grain, boxes[i, 12] + grain
+    r, g, b = boxes[i, BOX.wall_red] + grain, boxes[i, BOX.wall_green] + grain, boxes[i, BOX.wall_blue] + grain
     if z > top - 0.45:  # eaves
         return r * 0.78, g * 0.78, b * 0.78, 0.0
-    if z < 0.5 and boxes[i, 6] == 0.0:  # plinth
+    if z < 0.5 and bottom == 0.0:  # plinth
         return r * 0.7, g * 0.7, b * 0.7, 0.0
-    shop = style >= 4 and level == 0 and boxes[i, 6] == 0.0
-    left, right, low, high = (
-        _OPENINGS[style % 4, 0], _OPENINGS[style % 4, 1], _OPENINGS[style % 4, 2], _OPENINGS[style % 4, 3]
-    )  # fmt: skip
+    shop = style >= WINDOW_STYLES and level == 0 and bottom == 0.0
+    left, right = _OPENINGS[style % WINDOW_STYLES, LEFT], _OPENINGS[style % WINDOW_STYLES, RIGHT]
+    low, high = _OPENINGS[style % WINDOW_STYLES, BOTTOM], _OPENINGS[style % WINDOW_STYLES, TOP]
     if shop:
         if q > 0.78:
             tint = hash01(int(s / 7.0), seed, 3)
@@ -50,11 +51,11 @@ def _building(
                 return 44.0, 74.0, sign, 0.3
             return sign, sign * 0.9, 66.0, 0.3
         left, right, low, high = 0.06, 0.94, 0.12, 0.74
-    if level == 0 and not shop and boxes[i, 6] == 0.0 and k == int(bays * 0.4):  # the door
+    if level == 0 and not shop and bottom == 0.0 and k == int(bays * 0.4):  # the door
         low, high, left, right = 0.05, 0.74, 0.34, 0.66
         if left < p < right and q < high:
-            return boxes[i, 13] * 0.55, boxes[i, 14] * 0.5, boxes[i, 15] * 0.5, 0.0
-    if (level + 1) * storey + boxes[i, 6] > top + 0.3:
+            return boxes[i, BOX.roof_red] * 0.55, boxes[i, BOX.roof_green] * 0.5, boxes[i, BOX.roof_blue] * 0.5, 0.0
+    if (level + 1) * storey + bottom > top + 0.3:
         return r, g, b, 0.0
     inside = min(min(p - left, right - p) * bay, min(q - low, high - q) * storey)
     cover = min(max(0.5 + inside / max(foot, 0.03), 0.0), 1.0)
@@ -77,10 +78,10 @@ def _building(
 def _car(
     boxes: Float32, i: int, s: float, z: float, width: float, end: int, night: float
 ) -> tuple[float, float, float, float]:
-    """Side or end of a car; ``end`` is 1 at the front, -1 at the back, 0 at the sides."""
-    r, g, b = boxes[i, 10], boxes[i, 11], boxes[i, 12]
-    if int(boxes[i, 9]) == CABIN:
-        if z > boxes[i, 7] - 0.12 or (end == 0 and abs(s - 0.5 * width) < 0.06):
+    """RGB and own light of a car; ``end`` is 1 at the front, -1 at the back, 0 at the sides."""
+    r, g, b = boxes[i, BOX.wall_red], boxes[i, BOX.wall_green], boxes[i, BOX.wall_blue]
+    if int(boxes[i, BOX.kind]) == CABIN:
+        if z > boxes[i, BOX.eaves] - 0.12 or (end == 0 and abs(s - 0.5 * width) < 0.06):
             return r * 0.9, g * 0.9, b * 0.9, 0.0
         return 34.0, 40.0, 48.0, 0.0
     if end == 0:
@@ -103,16 +104,23 @@ def _car(
 def wall_colour(
     boxes: Float32, i: int, end: int, s: float, z: float, width: float, foot: float, night: float
 ) -> tuple[float, float, float, float]:
-    """RGB (0 to 255) of a box's side, and how much of it is light of its own (0 to 1)."""
-    kind = int(boxes[i, 9])
+    """RGB (0 to 255) of a side of box ``i``, and how much of it is its own light (0 to 1).
+
+    The place is ``s`` metres along the side, which is ``width`` metres long, and ``z`` above ground. ``end`` is 1 at
+    the front of a car, -1 at its back and 0 at its sides; ``foot`` is the size in metres that a pixel covers.
+    """
+    kind = int(boxes[i, BOX.kind])
     if kind == BUILDING:
         return _building(boxes, i, s, z, width, foot, night)
     if kind in (CAR, CABIN):
         return _car(boxes, i, s, z, width, end, night)
+    r, g, b = boxes[i, BOX.wall_red], boxes[i, BOX.wall_green], boxes[i, BOX.wall_blue]
     if kind == HEDGE:
-        leaf = 0.7 + 0.5 * smooth_noise(s / 0.35, z / 0.35, int(boxes[i, 19])) * (0.6 + 0.4 * z / boxes[i, 7])
-        return boxes[i, 10] * leaf, boxes[i, 11] * leaf, boxes[i, 12] * leaf, 0.0
+        leaf = 0.7 + 0.5 * smooth_noise(s / 0.35, z / 0.35, int(boxes[i, BOX.seed])) * (
+            0.6 + 0.4 * z / boxes[i, BOX.eaves]
+        )
+        return r * leaf, g * leaf, b * leaf, 0.0
     slat = 1.0 - 0.35 * dash_cover(s, 0.5, 0.18, max(foot, 0.02))
     if kind == FENCE:
-        return boxes[i, 10] * slat, boxes[i, 11] * slat, boxes[i, 12] * slat, 0.0
-    return boxes[i, 10], boxes[i, 11], boxes[i, 12], 0.0
+        return r * slat, g * slat, b * slat, 0.0
+    return r, g, b, 0.0

@@ -26,11 +26,11 @@ from x2localizer.town.town import Town, build_town, georeference, paint_town, tr
 from x2localizer.town.weather import start_time
 
 NTSC = (Fraction(24000, 1001), Fraction(30000, 1001), Fraction(60000, 1001))
-"""What 23.976, 29.97 and 59.94 frames per second really are."""
+"""The exact rates behind 23.976, 29.97 and 59.94 frames per second."""
 
 
 def save_town(town: Town, folder: Path) -> None:
-    """Write the imagery, the roads and the recipe of a town; the recipe comes last."""
+    """Write aerial.tif, roads.geojson and town.json; the last has what it takes to build the town again."""
     west, north, pixel = georeference(town)
     write_geotiff(
         folder / "aerial.tif", paint_town(town), crs="EPSG:3857", west=west, north=north, pixel=pixel,
@@ -55,6 +55,7 @@ def save_town(town: Town, folder: Path) -> None:
 
 
 def _roads(town: Town) -> dict[str, object]:
+    """The centre lines of the roads as GeoJSON."""
     features = []
     for road in town.plan.roads:
         lats, lons = town.place.to_degrees(road.points[:, 0], road.points[:, 1])
@@ -70,19 +71,19 @@ def _roads(town: Town) -> dict[str, object]:
 
 
 def load_town(folder: Path) -> Town:
-    """Build the town of a folder again from its recipe."""
+    """Build the town of a folder again, from its town.json."""
     path = folder / "town.json"
     try:
         recipe = json.loads(path.read_text(encoding="utf-8"))
         seed, settings = int(recipe["seed"]), recipe["settings"]
         if not 0 <= seed < 1 << 32:
-            raise ValueError("a seed out of range")
+            raise ValueError("seed out of range")
     except OSError as problem:
         raise UserError(
-            f"{folder} is not a town: it has no town.json.", "Make one: x2l town build --out DIR"
+            f"{folder} is not a town: it has no town.json.", "Build a town first: x2l town build --out DIR"
         ) from problem
     except (ValueError, KeyError, TypeError) as problem:
-        raise UserError(f"{path} is damaged.", f"Make the town again: x2l town build --out {folder}") from problem
+        raise UserError(f"{path} is damaged.", f"Build the town again: x2l town build --out {folder}") from problem
     return build_town(seed, validate(TownSettings, settings))
 
 
@@ -99,13 +100,14 @@ def save_drive(
     covered_s: tuple[float, float] = (0.0, 0.0),
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> None:
-    """Film a drive: MP4, GPX with the truth at 1 Hz and its recipe, which comes last.
+    """Film a drive: write drive.mp4, drive.gpx with true positions at 1 Hz, and drive.json.
 
-    Between the two times of ``covered_s`` the lens is covered: the frames are black.
+    Between the two times of ``covered_s`` the lens is covered: the frames are black. ``progress`` is called with the
+    frames done and their number.
     """
     drive = draw_drive(town, seed, seconds, night=night)
     if drive is None:
-        raise UserError(f"Town {town.seed} has no road for such a drive.", "Try another --seed or a shorter drive.")
+        raise UserError(f"Town {town.seed} has no road for such a drive.", "Try another --seed or fewer --seconds.")
     rate = next((real for real in NTSC if abs(fps - real) < 0.005), Fraction(fps).limit_denominator(1000))
     times = np.arange(max(1, int(seconds * rate))) / float(rate)
     film = open_film(town, drive, height, width)
@@ -115,7 +117,7 @@ def save_drive(
             dark = covered_s[0] <= frame.time_s < covered_s[1]
             video.write(np.zeros_like(frame.image) if dark else frame.image, frame.time_s)
             progress(frame.index + 1, len(times))
-    every = np.append(np.arange(0.0, seconds, 1.0), seconds)  # the truth lasts as long as the video
+    every = np.append(np.arange(0.0, seconds, 1.0), seconds)  # the track is as long as the video
     lats, lons = town.place.to_degrees(*drive.places(every)[:2])
     write_gpx(folder / "drive.gpx", Track(every, lats, lons, start), name=f"town {town.seed}, drive {seed}")
     recipe = {

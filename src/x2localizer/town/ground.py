@@ -1,14 +1,15 @@
 """The colour of the ground at any place, near or far.
 
-One function serves both views: the aerial painter asks it once per pixel, the street view once per ray. So a lane
-marking, a kerb or a parking bay stands at the same place in both, and is sharp in both.
+One function serves both views: the aerial picture calls it for every pixel, the street view for every ray. So a lane
+marking, a kerb or a parking bay is at the same place in both views, and sharp in both.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from x2localizer.town.boxes import COURT, DRIVEWAY, LOT
+from x2localizer.town.boxes import COURT, DRIVEWAY, LOT, in_box
+from x2localizer.town.columns import BLUE, BOX, GREEN, RED, ROAD, X, Y
 from x2localizer.town.compiled import inlined
 from x2localizer.town.districts import (
     ASPHALT,
@@ -16,6 +17,7 @@ from x2localizer.town.districts import (
     FIELD,
     GARDEN,
     LAWN,
+    NO_MARKING,
     PARK,
     PATH,
     PAVEMENT,
@@ -26,23 +28,12 @@ from x2localizer.town.districts import (
     YARD,
     YELLOW,
 )
-from x2localizer.town.layers import (
-    FIELD_UNIT_M,
-    ROAD_ARTERIAL,
-    ROAD_CLEAR_A,
-    ROAD_CLEAR_B,
-    ROAD_HALF,
-    ROAD_LENGTH,
-    ROAD_MARKING,
-    ROAD_PAVEMENT,
-    ZONE_STEP,
-    Float32,
-    Layers,
-)
+from x2localizer.town.layers import FIELD_UNIT_M, ZONE_STEP, Float32, Layers
 from x2localizer.town.noise import hash01, smooth_noise
 
 Colour = tuple[float, float, float]
 
+# Kerbs, and the two paints of markings.
 KERB: Colour = (172.0, 170.0, 164.0)
 WHITE: Colour = (232.0, 232.0, 226.0)
 AMBER: Colour = (226.0, 176.0, 52.0)
@@ -50,7 +41,7 @@ AMBER: Colour = (226.0, 176.0, 52.0)
 
 @inlined
 def line_cover(distance: float, width: float, foot: float) -> float:
-    """How much of a pixel of size ``foot`` a line of a width covers whose centre is ``distance`` away."""
+    """Share (0 to 1) of a pixel of ``foot`` metres that a line covers whose centre is ``distance`` away."""
     low = max(distance - 0.5 * foot, -0.5 * width)
     high = min(distance + 0.5 * foot, 0.5 * width)
     return max(0.0, min(1.0, (high - low) / foot))
@@ -58,7 +49,10 @@ def line_cover(distance: float, width: float, foot: float) -> float:
 
 @inlined
 def dash_cover(at: float, period: float, share: float, foot: float) -> float:
-    """How much of a pixel falls on the painted part of a dashed line; far away the average."""
+    """Share (0 to 1) of a pixel of ``foot`` metres that dashes cover, at a distance along the dashed line.
+
+    ``share`` of each ``period`` is painted; pixels larger than a period get the average.
+    """
     if foot > period:
         return share
     return line_cover((at / period - np.floor(at / period)) * period - 0.5 * share * period, share * period, foot)
@@ -66,16 +60,17 @@ def dash_cover(at: float, period: float, share: float, foot: float) -> float:
 
 @inlined
 def _marking(
-    road: Float32, edge: int, lateral: float, along: float, foot: float, foot_along: float
+    roads: Float32, road: int, lateral: float, along: float, foot: float, foot_along: float
 ) -> tuple[float, float]:
-    """Cover of white and of yellow paint at a place on the asphalt."""
-    half, style, arterial = road[edge, ROAD_HALF], int(road[edge, ROAD_MARKING]), road[edge, ROAD_ARTERIAL] > 0
-    from_a, from_b = along - road[edge, ROAD_CLEAR_A], road[edge, ROAD_LENGTH] - along - road[edge, ROAD_CLEAR_B]
-    open_a, open_b = road[edge, ROAD_CLEAR_A] > 0, road[edge, ROAD_CLEAR_B] > 0
+    """Shares (0 to 1) of white and of yellow paint at a place on the asphalt."""
+    half, style, arterial = roads[road, ROAD.half_width], int(roads[road, ROAD.marking]), roads[road, ROAD.arterial] > 0
+    clear_a, clear_b = roads[road, ROAD.clear_a], roads[road, ROAD.clear_b]
+    from_a, from_b = along - clear_a, roads[road, ROAD.length] - along - clear_b
+    open_a, open_b = clear_a > 0, clear_b > 0
     white, yellow = 0.0, 0.0
     if (open_a and from_a < 0.3) or (open_b and from_b < 0.3):
         return 0.0, 0.0
-    zebra = arterial or style != 0
+    zebra = arterial or style != NO_MARKING
     for end in range(2):
         is_open, away, inward = (open_a, from_a, lateral < 0) if end == 0 else (open_b, from_b, lateral > 0)
         if is_open and zebra and away < 5.6:
@@ -99,18 +94,17 @@ def _marking(
 
 @inlined
 def _flat_box(boxes: Float32, i: int, x: float, y: float, foot: float) -> tuple[float, float, float]:
-    """Parking lots, courts and pools, in their own coordinates."""
-    px, py = x - boxes[i, 0], y - boxes[i, 1]
-    u, v = px * boxes[i, 2] + py * boxes[i, 3], py * boxes[i, 2] - px * boxes[i, 3]
-    a, b, kind = boxes[i, 4], boxes[i, 5], int(boxes[i, 9])
-    r, g, bl = boxes[i, 10], boxes[i, 11], boxes[i, 12]
+    """RGB of parking lots, courts, driveways and pools."""
+    u, v = in_box(boxes, i, x, y)
+    a, b, kind = boxes[i, BOX.half_length], boxes[i, BOX.half_width], int(boxes[i, BOX.kind])
+    r, g, bl = boxes[i, BOX.wall_red], boxes[i, BOX.wall_green], boxes[i, BOX.wall_blue]
     edge = min(a - abs(u), b - abs(v))
     if kind == LOT:
         row = (v + b) / 8.5 - np.floor((v + b) / 8.5)
         paint = 0.0
         if row < 0.59:
             paint = dash_cover(u + a, 2.6, 0.06, foot) * 0.8
-        speck = 10.0 * (smooth_noise(x / 3.0, y / 3.0, int(boxes[i, 19])) - 0.5)
+        speck = 10.0 * (smooth_noise(x / 3.0, y / 3.0, int(boxes[i, BOX.seed])) - 0.5)
         return r + speck + paint * (225 - r), g + speck + paint * (225 - g), bl + speck + paint * (220 - bl)
     if kind == COURT:
         paint = max(line_cover(edge - 2.0, 0.3, foot), line_cover(u, 0.3, foot) if edge > 2.0 else 0.0)
@@ -118,7 +112,7 @@ def _flat_box(boxes: Float32, i: int, x: float, y: float, foot: float) -> tuple[
             r, g, bl = 74.0, 112.0, 70.0
         return r + paint * (230 - r), g + paint * (230 - g), bl + paint * (225 - bl)
     if kind == DRIVEWAY:
-        slab = 14.0 * (smooth_noise(x / 2.0, y / 2.0, int(boxes[i, 19])) - 0.5)
+        slab = 14.0 * (smooth_noise(x / 2.0, y / 2.0, int(boxes[i, BOX.seed])) - 0.5)
         return r + slab, g + slab, bl + slab
     if edge < 0.6:
         return 206.0, 200.0, 188.0
@@ -128,15 +122,23 @@ def _flat_box(boxes: Float32, i: int, x: float, y: float, foot: float) -> tuple[
 
 @inlined
 def _open_ground(
-    surface: int, ca: float, sa: float, palette: Float32, zone: int, x: float, y: float, foot: float, seed: int
+    surface: int,
+    street_x: float,
+    street_y: float,
+    palette: Float32,
+    zone: int,
+    x: float,
+    y: float,
+    foot: float,
+    seed: int,
 ) -> tuple[float, float, float]:
-    """Lawns, plazas, fields, woods and water, each with its grain."""
-    r, g, b = palette[zone, surface, 0], palette[zone, surface, 1], palette[zone, surface, 2]
+    """RGB of lawns, plazas, fields, woods and water, each with its grain; (street_x, street_y) runs along streets."""
+    r, g, b = palette[zone, surface, RED], palette[zone, surface, GREEN], palette[zone, surface, BLUE]
     large = smooth_noise(x / 19.0, y / 19.0, seed) - 0.5
     small = smooth_noise(x / 2.1, y / 2.1, seed + 1) - 0.5
     near = max(0.0, 1.0 - foot * 2.5)
     grain = (hash01(int(np.floor(x * 9)), int(np.floor(y * 9)), seed + 2) - 0.5) * near
-    u, v = x * ca + y * sa, y * ca - x * sa
+    u, v = x * street_x + y * street_y, y * street_x - x * street_y
     if surface == WATER:
         wave = 12.0 * (smooth_noise(x / 5.0, y / 2.0, seed + 3) - 0.5) + 8.0 * large
         return r + wave * 0.6, g + wave * 0.9, b + wave
@@ -155,7 +157,11 @@ def _open_ground(
         trail = abs(smooth_noise(x / 85.0, y / 85.0, seed + 6) - 0.5)
         if trail < 0.014:
             speck = 12.0 * grain + 8.0 * small
-            return palette[zone, PATH, 0] + speck, palette[zone, PATH, 1] + speck, palette[zone, PATH, 2] + speck
+            return (
+                palette[zone, PATH, RED] + speck,
+                palette[zone, PATH, GREEN] + speck,
+                palette[zone, PATH, BLUE] + speck,
+            )
     if surface == GARDEN:
         column, row = np.floor(u / 9.5), np.floor(v / 17.0 + 0.37 * (np.floor(u / 9.5) % 3))
         low = (row - 0.37 * (column % 3)) * 17.0
@@ -165,8 +171,8 @@ def _open_ground(
             return 66.0 + 30.0 * small, 86.0 + 34.0 * small, 48.0 + 20.0 * small
         if plot > 0.9 and hedge > 1.5:
             slab = 14.0 * small + 8.0 * grain - 12.0
-            return (palette[zone, PAVEMENT, 0] * 0.9 + slab, palette[zone, PAVEMENT, 1] * 0.9 + slab,
-                    palette[zone, PAVEMENT, 2] * 0.9 + slab)  # fmt: skip
+            return (palette[zone, PAVEMENT, RED] * 0.9 + slab, palette[zone, PAVEMENT, GREEN] * 0.9 + slab,
+                    palette[zone, PAVEMENT, BLUE] * 0.9 + slab)  # fmt: skip
         if plot > 0.76 and v - low < 7.0:
             bed = 12.0 * (dash_cover(u, 1.6, 0.5, foot) - 0.5)
             return 108.0 + bed + 20.0 * small, 98.0 + bed + 20.0 * small, 68.0 + bed + 12.0 * small
@@ -187,63 +193,42 @@ def ground_colour(
 ) -> tuple[float, float, float]:
     """RGB (0 to 255) of the ground at map metres (x, y).
 
-    ``foot`` is the size in metres of the pixel that looks at it, ``foot_far`` its size along the line of sight
-    (both equal from above). Off the map the nearest border pixel answers.
+    ``foot`` is the size in metres that a pixel covers there, ``foot_far`` its size along the line of sight; from above
+    both are equal. Off the map, the colour is that of the nearest pixel on the border.
     """
     mpp = layers.metres_per_pixel
-    rows, columns = layers.edge.shape
+    rows, columns = layers.surface.shape
     fx = min(max(x / mpp - 0.5, 0.0), columns - 1.001)
     fy = min(max(y / mpp - 0.5, 0.0), rows - 1.001)
     c, r = int(fx), int(fy)
     u, v = fx - c, fy - r
     cn, rn = c + int(u > 0.5), r + int(v > 0.5)
     zone = int(layers.zone[rn // ZONE_STEP, cn // ZONE_STEP])
-    edge = int(layers.edge[rn, cn])
-    if edge >= 0:
+    road = int(layers.nearest_road[rn, cn])
+    if road >= 0:
         w00, w01, w10, w11 = (1 - u) * (1 - v), u * (1 - v), (1 - u) * v, u * v
         m = layers.margin
         margin = (m[r, c] * w00 + m[r, c + 1] * w01 + m[r + 1, c] * w10 + m[r + 1, c + 1] * w11) * FIELD_UNIT_M
-        if margin < layers.road[edge, ROAD_PAVEMENT]:
-            e, f, s = layers.edge, layers.lateral, layers.along
-            if e[r, c] == edge and e[r, c + 1] == edge and e[r + 1, c] == edge and e[r + 1, c + 1] == edge:
+        if margin < layers.roads[road, ROAD.pavement]:
+            n, f, s = layers.nearest_road, layers.lateral, layers.along
+            if n[r, c] == road and n[r, c + 1] == road and n[r + 1, c] == road and n[r + 1, c + 1] == road:
                 lateral = f[r, c] * w00 + f[r, c + 1] * w01 + f[r + 1, c] * w10 + f[r + 1, c + 1] * w11
                 along = s[r, c] * w00 + s[r, c + 1] * w01 + s[r + 1, c] * w10 + s[r + 1, c + 1] * w11
             else:
                 lateral, along = float(f[rn, cn]), float(s[rn, cn])
-            return _street(
-                layers.road,
-                edge,
-                palette,
-                zone,
-                margin,
-                lateral * FIELD_UNIT_M,
-                along * FIELD_UNIT_M,
-                x,
-                y,
-                foot,
-                foot_far,
-                seed,
-            )
+            lateral, along = lateral * FIELD_UNIT_M, along * FIELD_UNIT_M
+            return _street(layers.roads, road, palette, zone, margin, lateral, along, x, y, foot, foot_far, seed)
     box = int(layers.owner[rn, cn])
-    if box > 0 and boxes[box - 1, 9] >= LOT:
+    if box > 0 and boxes[box - 1, BOX.kind] >= LOT:
         return _flat_box(boxes, box - 1, x, y, foot)
-    return _open_ground(
-        int(layers.surface[rn, cn]),
-        layers.district[zone, 0],
-        layers.district[zone, 1],
-        palette,
-        zone,
-        x,
-        y,
-        max(foot, foot_far * 0.5),
-        seed,
-    )
+    surface, street_x, street_y = int(layers.surface[rn, cn]), layers.street_axis[zone, X], layers.street_axis[zone, Y]
+    return _open_ground(surface, street_x, street_y, palette, zone, x, y, max(foot, foot_far * 0.5), seed)
 
 
 @inlined
 def _street(
-    road: Float32,
-    edge: int,
+    roads: Float32,
+    road: int,
     palette: Float32,
     zone: int,
     margin: float,
@@ -255,30 +240,34 @@ def _street(
     foot_far: float,
     seed: int,
 ) -> tuple[float, float, float]:
-    """Asphalt with its paint, kerb and sidewalk."""
+    """RGB of asphalt with its paint, kerb and sidewalk."""
     near = max(0.0, 1.0 - foot * 3.0)
     grain = (hash01(int(np.floor(x * 12)), int(np.floor(y * 12)), seed + 8) - 0.5) * near
     patch = smooth_noise(x / 6.0, y / 6.0, seed + 9) - 0.5
-    # Outside the kerb.
+    # The sidewalk.
     joint = max(dash_cover(along, 1.6, 0.05, foot_far), dash_cover(margin + 50.0, 1.6, 0.05, foot)) * near
     shade = 10.0 * patch + 8.0 * grain - 26.0 * joint
     pr, pg, pb = (
-        palette[zone, PAVEMENT, 0] + shade,
-        palette[zone, PAVEMENT, 1] + shade,
-        palette[zone, PAVEMENT, 2] + shade,
+        palette[zone, PAVEMENT, RED] + shade,
+        palette[zone, PAVEMENT, GREEN] + shade,
+        palette[zone, PAVEMENT, BLUE] + shade,
     )
     kerb = line_cover(margin - 0.12, 0.24, foot)
-    pr, pg, pb = pr + kerb * (KERB[0] - pr), pg + kerb * (KERB[1] - pg), pb + kerb * (KERB[2] - pb)
+    pr, pg, pb = pr + kerb * (KERB[RED] - pr), pg + kerb * (KERB[GREEN] - pg), pb + kerb * (KERB[BLUE] - pb)
     on_road = min(max(0.5 - margin / foot, 0.0), 1.0)
     if on_road <= 0.0:
         return pr, pg, pb
-    white, yellow = _marking(road, edge, lateral, along, foot, foot_far)
+    white, yellow = _marking(roads, road, lateral, along, foot, foot_far)
     worn = 0.92 - 0.3 * smooth_noise(x / 1.7, y / 1.7, seed + 10)
     white, yellow = white * worn, yellow * worn
-    wheel = 4.0 * line_cover(abs(abs(lateral) - 0.5 * road[edge, ROAD_HALF]) - 0.8, 0.7, max(foot, 0.4))
+    wheel = 4.0 * line_cover(abs(abs(lateral) - 0.5 * roads[road, ROAD.half_width]) - 0.8, 0.7, max(foot, 0.4))
     shade = 13.0 * patch + 20.0 * grain - wheel
-    ar, ag, ab = palette[zone, ASPHALT, 0] + shade, palette[zone, ASPHALT, 1] + shade, palette[zone, ASPHALT, 2] + shade
-    ar += white * (WHITE[0] - ar) + yellow * (AMBER[0] - ar)
-    ag += white * (WHITE[1] - ag) + yellow * (AMBER[1] - ag)
-    ab += white * (WHITE[2] - ab) + yellow * (AMBER[2] - ab)
+    ar, ag, ab = (
+        palette[zone, ASPHALT, RED] + shade,
+        palette[zone, ASPHALT, GREEN] + shade,
+        palette[zone, ASPHALT, BLUE] + shade,
+    )
+    ar += white * (WHITE[RED] - ar) + yellow * (AMBER[RED] - ar)
+    ag += white * (WHITE[GREEN] - ag) + yellow * (AMBER[GREEN] - ag)
+    ab += white * (WHITE[BLUE] - ab) + yellow * (AMBER[BLUE] - ab)
     return pr + on_road * (ar - pr), pg + on_road * (ag - pg), pb + on_road * (ab - pb)

@@ -1,4 +1,4 @@
-"""Randomness for pictures: every value is a pure function of a place and a seed, so pixels repeat exactly."""
+"""Randomness that repeats exactly: every value is a pure function of a place or a purpose and a seed."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from x2localizer.town.compiled import inlined
 
 
 def stream(seed: int, *names: str | int) -> np.random.Generator:
-    """A random stream of its own for each purpose, so that drawing more for one never shifts another."""
+    """The random stream of a seed for a purpose, so that drawing more for one purpose never changes another."""
     words = [zlib.crc32(name.encode()) if isinstance(name, str) else name for name in names]
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, *words])))
 
 
 @inlined
 def hash01(x: int, y: int, seed: int) -> float:
-    """A fixed pseudo-random number in [0, 1) for an integer place."""
+    """A pseudo-random number in [0, 1) that depends on integer coordinates and a seed."""
     value = (x * 374761393 + y * 668265263 + seed * 974634777) & 0xFFFFFFFF
     value = ((value ^ (value >> 13)) * 1274126177) & 0xFFFFFFFF
     value = ((value ^ (value >> 16)) * 2246822519) & 0xFFFFFFFF
@@ -26,12 +26,12 @@ def hash01(x: int, y: int, seed: int) -> float:
 
 _LATTICE = 128
 _BUMPS = stream(20, "bumps").random((_LATTICE, _LATTICE)).astype(np.float32)
-"""Random heights at the corners of a lattice that repeats; seeds look at it from different corners."""
+"""Random heights on a lattice that repeats; each seed starts at another corner of it."""
 
 
 @inlined
 def smooth_noise(x: float, y: float, seed: int) -> float:
-    """Value noise in [0, 1), one bump per unit of length, repeating after 128 units."""
+    """Value noise in [0, 1) with a bump per unit of length, which repeats after 128 units."""
     fx, fy = np.floor(x), np.floor(y)
     c, r = int(fx) + seed * 37, int(fy) + seed * 59
     c0, c1 = c & (_LATTICE - 1), (c + 1) & (_LATTICE - 1)

@@ -1,8 +1,8 @@
-"""Where a town stands: its square of Web-Mercator tiles, and the step between map metres and degrees.
+"""Where a town is: its square of Web-Mercator tiles, and the conversion between map metres and degrees.
 
-Map metres run as pixels do: x to the east, y to the south, from the town's north-west corner. One tile is
-``tile_m`` metres at the latitude of the town's middle; over two kilometres the scale of Web Mercator changes by
-0.03%, which the town ignores, so its imagery is an exact crop of the tile grid.
+Map metres have the axes of pixels: x to the east, y to the south, from the town's north-west corner. One tile is
+``tile_m`` metres at the latitude of the town's middle. Over two kilometres the scale of Web Mercator changes by 0.03%,
+which the town ignores, so its imagery is an exact crop of the tile grid.
 """
 
 from __future__ import annotations
@@ -10,18 +10,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from x2localizer import geo
 from x2localizer.town.noise import stream
-from x2localizer.types import Floats, Position, Region
+from x2localizer.types import Bools, Floats, Position, Region
 
 ZOOM = 19
 """Zoom of the tiles, as in GAMa: about 58 m at 40 degrees north."""
 
+Coordinate = float | npt.NDArray[np.floating]
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The town's square of ``tiles`` x ``tiles`` tiles; (x, y) is the tile at its north-west."""
+    """The town's square of ``tiles`` x ``tiles`` tiles; (x, y) is its north-west tile."""
 
     x: int
     y: int
@@ -52,8 +55,39 @@ class Place:
         return (region.x - self.x) * self.tile_m, (region.y - self.y) * self.tile_m
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """A rectangle in map metres."""
+
+    west: float
+    north: float
+    east: float
+    south: float
+
+    def contains(self, x: Coordinate, y: Coordinate) -> Bools:
+        """Whether places lie inside, the border excluded."""
+        x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
+        return np.asarray((x > self.west) & (x < self.east) & (y > self.north) & (y < self.south))
+
+    def encloses(self, points: Floats) -> bool:
+        """Whether all points (k, 2) lie inside."""
+        x, y = points.T
+        return bool(x.min() > self.west and x.max() < self.east and y.min() > self.north and y.max() < self.south)
+
+    def overlaps(self, points: Floats) -> bool:
+        """Whether the smallest bounds around points (k, 2) overlap these."""
+        x, y = points.T
+        return bool(x.min() <= self.east and y.min() <= self.south and x.max() >= self.west and y.max() >= self.north)
+
+
+def bounds_around(points: Floats, margin_m: float) -> Bounds:
+    """The smallest bounds that hold points (k, 2) and a margin around them."""
+    (west, north), (east, south) = points.min(0) - margin_m, points.max(0) + margin_m
+    return Bounds(float(west), float(north), float(east), float(south))
+
+
 def place_for(seed: int, tiles: int) -> Place:
-    """An empty stretch of the North Atlantic for each seed, between 40.2 and 41.2 degrees north."""
+    """The place of a seed's town, in the North Atlantic between 40.2 and 41.2 degrees north."""
     rng = stream(seed, "place")
     at = Position(float(rng.uniform(40.2, 41.2)), float(rng.uniform(-45.0, -35.0)))
     tile = geo.tile_at(at, ZOOM)
@@ -68,6 +102,16 @@ def core_regions(place: Place, n: int = 7, margin: int = 1) -> list[Region]:
         for row in range(count)
         for column in range(count)
     ]
+
+
+def along_line(points: Floats, at: Floats) -> tuple[Floats, Floats]:
+    """Points (m, 2) and unit tangents (m, 2) at distances ``at`` (m,) along a polyline (k, 2)."""
+    steps = np.diff(points, axis=0)
+    lengths = np.hypot(*steps.T)
+    ends = np.concatenate([[0.0], np.cumsum(lengths)])
+    piece = np.clip(np.searchsorted(ends, at, side="right") - 1, 0, len(steps) - 1)
+    tangent = steps[piece] / lengths[piece, None]
+    return points[piece] + (at - ends[piece])[:, None] * tangent, tangent
 
 
 def distance_to(line: Floats, points: Floats) -> Floats:

@@ -1,30 +1,31 @@
-"""Routes: a walk over the road graph, the lane that is driven, and how fast."""
+"""Routes: a walk over the road graph, the lane to drive, and the speed along it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from x2localizer.town.boxes import along_road
-from x2localizer.town.plan import Plan, Road
+from x2localizer.town.columns import X, Y
+from x2localizer.town.place import Bounds, along_line
+from x2localizer.town.plan import Plan
 from x2localizer.types import Floats
 
 STEP_M = 0.5
 """Distance between the points of a lane."""
 SHARPEST = 0.7
-"""Cosine of the narrowest angle between two arms that a car turns into: it does not turn back on itself."""
-Bounds = tuple[float, float, float, float]
+"""Cosine of the sharpest turn a car takes, as the angle between two arms of a junction."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Route:
-    """The lane a car follows: points (k, 2) in map metres every STEP_M, with what limits its speed."""
+    """The lane a car follows: points (k, 2) in map metres, STEP_M apart, and what limits its speed."""
 
     lane: Floats
     centre: Floats  # (k, 2) the middle of the road beside each point
-    limit: Floats  # (k,) metres per second
-    stops: Floats  # distances along the lane of the stop lines
+    limit: Floats  # (k,) speed limit in metres per second
+    stops: Floats  # distances of stop lines along the lane
 
     @property
     def length_m(self) -> float:
@@ -33,19 +34,13 @@ class Route:
 
 
 def draw_route(rng: np.random.Generator, plan: Plan, bounds: Bounds, length_m: float, least_m: float) -> Route | None:
-    """A route of about a length that stays inside map metres (x0, y0, x1, y1).
+    """A route of about ``length_m`` inside some bounds.
 
-    The longest of some tries; None if not even ``least_m`` can be driven there.
+    The longest of several attempts; None if not even ``least_m`` can be driven there.
     """
-    x0, y0, x1, y1 = bounds
-    allowed = [
-        i
-        for i, road in enumerate(plan.roads)
-        if road.points[:, 0].min() > x0 and road.points[:, 0].max() < x1
-        and road.points[:, 1].min() > y0 and road.points[:, 1].max() < y1
-    ]  # fmt: skip
+    allowed = [i for i, road in enumerate(plan.roads) if bounds.encloses(road.points)]
     if not allowed:
-        allowed = [i for i, road in enumerate(plan.roads) if _middle_inside(road, bounds)]
+        allowed = [i for i, road in enumerate(plan.roads) if bounds.contains(*road.points.T).mean() > 0.4]
     best: Route | None = None
     for _ in range(24):
         walk = _walk(rng, plan, allowed, length_m + 30.0)
@@ -59,53 +54,54 @@ def draw_route(rng: np.random.Generator, plan: Plan, bounds: Bounds, length_m: f
     return best if best is not None and best.length_m >= least_m else None
 
 
-def _middle_inside(road: Road, bounds: Bounds) -> bool:
-    x0, y0, x1, y1 = bounds
-    inside = (road.points[:, 0] > x0) & (road.points[:, 0] < x1) & (road.points[:, 1] > y0) & (road.points[:, 1] < y1)
-    return bool(inside.mean() > 0.4)
+class _Leg(NamedTuple):
+    """A road of a walk, driven from node a to node b if ``forward``, else from b to a."""
+
+    road: int
+    forward: bool
 
 
-def _walk(rng: np.random.Generator, plan: Plan, allowed: list[int], length_m: float) -> list[tuple[int, bool]]:
-    """Roads one after the other with their direction (True: from a to b), never turning back, seldom twice."""
+def _walk(rng: np.random.Generator, plan: Plan, allowed: list[int], length_m: float) -> list[_Leg]:
+    """Adjoining roads, never turning back, seldom twice the same; empty if no road is allowed."""
     if not allowed:
         return []
-    arms: dict[int, list[tuple[int, bool]]] = {}
+    arms: dict[int, list[_Leg]] = {}
     for i in allowed:
-        arms.setdefault(plan.roads[i].a, []).append((i, True))
-        arms.setdefault(plan.roads[i].b, []).append((i, False))
+        arms.setdefault(plan.roads[i].a, []).append(_Leg(i, True))
+        arms.setdefault(plan.roads[i].b, []).append(_Leg(i, False))
     lengths = np.array([plan.roads[i].length_m for i in allowed])
     first = allowed[int(rng.choice(len(allowed), p=lengths / lengths.sum()))]
-    walk = [(first, bool(rng.integers(2)))]
+    walk = [_Leg(first, bool(rng.integers(2)))]
     visits = {first: 1}
     total = plan.roads[first].length_m
     while total < length_m:
         road, forward = walk[-1]
         node = plan.roads[road].b if forward else plan.roads[road].a
-        heading = _leaving(plan, road, not forward)
-        options = [arm for arm in arms[node] if arm[0] != road and float(_leaving(plan, *arm) @ heading) < SHARPEST]
+        back = _direction(plan, _Leg(road, not forward))
+        options = [arm for arm in arms[node] if arm.road != road and float(_direction(plan, arm) @ back) < SHARPEST]
         if not options:
             break
-        weights = np.array([0.15 ** visits.get(arm[0], 0) for arm in options])
+        weights = np.array([0.15 ** visits.get(arm.road, 0) for arm in options])
         choice = options[int(rng.choice(len(options), p=weights / weights.sum()))]
         walk.append(choice)
-        visits[choice[0]] = visits.get(choice[0], 0) + 1
-        total += plan.roads[choice[0]].length_m
+        visits[choice.road] = visits.get(choice.road, 0) + 1
+        total += plan.roads[choice.road].length_m
     return walk
 
 
-def _leaving(plan: Plan, road: int, forward: bool) -> Floats:
-    """Unit direction in which a road leaves its first node (or its last, if not forward)."""
-    points = plan.roads[road].points
-    step = points[1] - points[0] if forward else points[-2] - points[-1]
+def _direction(plan: Plan, leg: _Leg) -> Floats:
+    """Unit vector (2,) in which a leg leaves its first junction."""
+    points = plan.roads[leg.road].points
+    step = points[1] - points[0] if leg.forward else points[-2] - points[-1]
     return np.asarray(step / np.hypot(*step))
 
 
 def _smooth(values: Floats, window: int) -> Floats:
-    """Moving average along the first axis; the ends keep their place."""
+    """Moving average along the first axis; the first and last value stay the same."""
     half = window // 2
     if half < 1 or len(values) < 3:
         return values
-    if len(values) > half + 1:  # the ends go on point-symmetrically, so a straight end stays straight
+    if len(values) > half + 1:  # padded point-symmetrically, so a straight end stays straight
         before, after = 2 * values[:1] - values[half:0:-1], 2 * values[-1:] - values[-2 : -half - 2 : -1]
         padded = np.concatenate([before, values, after])
     else:
@@ -115,7 +111,7 @@ def _smooth(values: Floats, window: int) -> Floats:
     return np.asarray((total[width:] - total[:-width]) / width)
 
 
-def _lane(rng: np.random.Generator, plan: Plan, walk: list[tuple[int, bool]]) -> Route:
+def _lane(rng: np.random.Generator, plan: Plan, walk: list[_Leg]) -> Route:
     """The right-hand lane along a walk, with corners rounded."""
     centres, offsets, limits, stops = [], [], [], []
     at = 0.0
@@ -124,7 +120,7 @@ def _lane(rng: np.random.Generator, plan: Plan, walk: list[tuple[int, bool]]) ->
         road = plan.roads[i]
         points = road.points if forward else road.points[::-1]
         length = road.length_m
-        here, _ = along_road(np.ascontiguousarray(points), np.arange(0.0, length, STEP_M))
+        here, _ = along_line(np.ascontiguousarray(points), np.arange(0.0, length, STEP_M))
         centres.append(here)
         share = (0.72 if outer else 0.27) if road.half_width > 5.6 else 0.45
         offsets.append(np.full(len(here), road.half_width * share))
@@ -138,33 +134,31 @@ def _lane(rng: np.random.Generator, plan: Plan, walk: list[tuple[int, bool]]) ->
     tangent = _smooth(tangent / np.maximum(np.hypot(*tangent.T), 1e-6)[:, None], 9)
     tangent /= np.maximum(np.hypot(*tangent.T), 1e-6)[:, None]
     offset = _smooth(np.concatenate(offsets)[:, None], 41)
-    lane = _smooth(centre + np.stack([-tangent[:, 1], tangent[:, 0]], 1) * offset, 9)
+    lane = _smooth(centre + np.stack([-tangent[:, Y], tangent[:, X]], 1) * offset, 9)
     length_at = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(lane, axis=0).T))])
     grid = np.arange(0.0, length_at[-1], STEP_M)
 
     def along(values: Floats) -> Floats:
         return np.interp(grid, length_at, values)
 
-    lane_even = np.stack([along(lane[:, 0]), along(lane[:, 1])], 1)
-    centre_even = np.stack([along(centre[:, 0]), along(centre[:, 1])], 1)
+    lane_even = np.stack([along(lane[:, X]), along(lane[:, Y])], 1)
+    centre_even = np.stack([along(centre[:, X]), along(centre[:, Y])], 1)
     index = np.minimum((np.array(stops) / STEP_M).astype(int), len(length_at) - 1)
     return Route(lane_even, centre_even, along(np.concatenate(limits)), length_at[index] if stops else np.zeros(0))
 
 
 def _clip(route: Route, bounds: Bounds, length_m: float, rng: np.random.Generator) -> Route | None:
-    """The longest stretch inside the bounds, cut to a length at a random place."""
-    x0, y0, x1, y1 = bounds
-    x, y = route.lane.T
-    inside = (x > x0) & (x < x1) & (y > y0) & (y < y1)
+    """The longest stretch of a route inside the bounds, cut to a length at a random place; None if there is none."""
+    inside = bounds.contains(*route.lane.T)
     edges = np.flatnonzero(np.diff(np.concatenate([[0], inside.astype(int), [0]])))
     if not len(edges):
         return None
     starts, ends = edges[::2], edges[1::2]
     longest = int(np.argmax(ends - starts))
     start, end = int(starts[longest]), int(ends[longest])
-    spare = (end - start) - int(length_m / STEP_M) - 1
-    if spare > 0:
-        start += int(rng.integers(spare + 1))
+    surplus = (end - start) - int(length_m / STEP_M) - 1
+    if surplus > 0:
+        start += int(rng.integers(surplus + 1))
         end = start + int(length_m / STEP_M) + 1
     if end - start < 4:
         return None
@@ -173,18 +167,18 @@ def _clip(route: Route, bounds: Bounds, length_m: float, rng: np.random.Generato
     return Route(route.lane[start:end], route.centre[start:end], route.limit[start:end], stops[keep])
 
 
-def drive_times(rng: np.random.Generator, route: Route, stretch_s: float) -> tuple[Floats, Floats]:
-    """Times (seconds) and distances (metres) of a car along a route; its clock lasts at least ``stretch_s``.
+def drive_times(rng: np.random.Generator, route: Route, duration_s: float) -> tuple[Floats, Floats]:
+    """Times (seconds) and distances (metres) of a car along a route, for at least ``duration_s`` seconds.
 
-    Braking before bends and stop lines, standing at some of them. A route too short for the time is driven slower,
-    down to 5 m/s, and what is still missing is spent standing at its end, as at a red light.
+    The car brakes before bends and stop lines and waits at some of the latter. If the route is too short, it drives
+    more slowly, down to 5 m/s, and then waits at the end, as at a red light.
     """
     heading = np.unwrap(np.arctan2(*np.gradient(route.lane, axis=0).T))
     bend = np.abs(_smooth(np.gradient(heading)[:, None] / STEP_M, 9)[:, 0])
     speed = np.clip(np.sqrt(2.2 / np.maximum(bend, 1e-4)), 5.0, route.limit)
     ideal = float((STEP_M / speed).sum())
-    if ideal < stretch_s:
-        speed = np.maximum(speed * ideal / stretch_s, 5.0)
+    if ideal < duration_s:
+        speed = np.maximum(speed * ideal / duration_s, 5.0)
     dwell = np.zeros(len(speed))
     for stop in route.stops:
         if rng.uniform() < 0.5:
@@ -201,6 +195,6 @@ def drive_times(rng: np.random.Generator, route: Route, stretch_s: float) -> tup
     halted = np.flatnonzero(dwell[:-1])
     times = np.insert(times, halted + 1, times[halted] + dwell[halted])
     distances = np.insert(distances, halted + 1, distances[halted])
-    if times[-1] < stretch_s:
-        times, distances = np.append(times, stretch_s + 1.0), np.append(distances, distances[-1])
+    if times[-1] < duration_s:
+        times, distances = np.append(times, duration_s + 1.0), np.append(distances, distances[-1])
     return np.asarray(times, np.float64), np.asarray(distances, np.float64)

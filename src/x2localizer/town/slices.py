@@ -1,23 +1,26 @@
-"""What fills a column of the street view: light and haze, the sky, walls and roofs, trees."""
+"""What a column of the street view shows: sky, walls, roofs and trees, in their light and haze."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from x2localizer.town.boxes import BUILDING, in_box, turned_to_box
+from x2localizer.town.columns import BOX, TREE
 from x2localizer.town.compiled import compiled, inlined
 from x2localizer.town.districts import CONE, POLE, POPLAR
 from x2localizer.town.facade import wall_colour
 from x2localizer.town.layers import Float32, UInt8
 from x2localizer.town.noise import smooth_noise
+from x2localizer.town.rays import BACK_END, LEFT_SIDE, RIGHT_SIDE
 from x2localizer.town.scene import Camera, Int32, Look
 
-SKY, GROUND, TREE, BOX = 0, 1, 2, 3
-"""Codes of what a pixel shows; boxes are BOX + their index in the scene."""
+SKY_ID, GROUND_ID, TREE_ID, FIRST_BOX_ID = range(4)
+"""What a pixel shows; a box is FIRST_BOX_ID plus its index in the scene."""
 
 
 @inlined
 def light_at(look: Look, x: float, y: float, z: float) -> tuple[float, float]:
-    """(sunlight 0 to 1, lamp light 0 to 1) that reaches a point."""
+    """Sunlight (0 to 1) and lamp light (0 to about 1) that reach a point at height ``z``."""
     c, r = int((x - look.patch_x) / look.patch_m), int((y - look.patch_y) / look.patch_m)
     if r < 0 or c < 0 or r >= look.shadow.shape[0] or c >= look.shadow.shape[1]:
         return 1.0, 0.0
@@ -27,7 +30,7 @@ def light_at(look: Look, x: float, y: float, z: float) -> tuple[float, float]:
 
 @inlined
 def sky_colour(look: Look, dx: float, dy: float, norm: float, rise: float, out: Float32) -> None:
-    """Colour of the sky toward (dx, dy) at ``rise`` = tangent of the height."""
+    """Write to ``out`` (3,) the colour of the sky toward (dx, dy); ``rise`` is the tangent of the height."""
     up = min(max(rise * 1.7, 0.0), 1.0)
     up = np.sqrt(up)
     x, y = dx / norm, dy / norm
@@ -51,7 +54,7 @@ def put(
     canvas: Float32, row: int, column: int, look: Look, r: float, g: float, b: float, sun: float, lamp: float,
     glow: float, depth: float,
 ) -> None:  # fmt: skip
-    """Light a colour, add lamps and haze, and write it."""
+    """Write a colour to the canvas, lit by sun, lamps and its own glow, and faded by haze."""
     clear = np.exp(-depth * look.haze_per_m)
     colour = (r, g, b)
     for k in range(3):
@@ -65,39 +68,47 @@ def fill_wall(
     canvas: Float32, ids: Int32, filled: UInt8, column: int, cam: Camera, look: Look, boxes: Float32, item: int,
     depth: float, leave: float, side: int, dx: float, dy: float,
 ) -> None:  # fmt: skip
-    """Fill a column's rows with the wall a ray enters and the roof that rises behind it."""
+    """Fill free rows of a column with the wall that a ray enters and the roof that rises behind it."""
     x, y = cam.x + depth * dx, cam.y + depth * dy
-    px, py = x - boxes[item, 0], y - boxes[item, 1]
-    u, v = px * boxes[item, 2] + py * boxes[item, 3], py * boxes[item, 2] - px * boxes[item, 3]
-    facing = 1.0 if side in (0, 2) else -1.0
-    if side < 2:
-        s, width, nx, ny = u + boxes[item, 4], 2 * boxes[item, 4], facing * boxes[item, 3], -facing * boxes[item, 2]
+    u, v = in_box(boxes, item, x, y)
+    a, b = boxes[item, BOX.half_length], boxes[item, BOX.half_width]
+    axis_x, axis_y = boxes[item, BOX.axis_x], boxes[item, BOX.axis_y]
+    facing = 1.0 if side in (LEFT_SIDE, BACK_END) else -1.0
+    long_side = side in (LEFT_SIDE, RIGHT_SIDE)
+    if long_side:
+        s, width, nx, ny = u + a, 2 * a, facing * axis_y, -facing * axis_x
     else:
-        s, width, nx, ny = v + boxes[item, 5], 2 * boxes[item, 5], -facing * boxes[item, 2], -facing * boxes[item, 3]
-    end = 0 if side < 2 else (-1 if side == 2 else 1)
-    slope = boxes[item, 8] - boxes[item, 7]
-    top = boxes[item, 7] if side < 2 else boxes[item, 8] - slope * min(abs(v) / boxes[item, 5], 1.0)
+        s, width, nx, ny = v + b, 2 * b, -facing * axis_x, -facing * axis_y
+    end = 0 if long_side else (-1 if side == BACK_END else 1)
+    eaves, ridge = boxes[item, BOX.eaves], boxes[item, BOX.ridge]
+    slope = ridge - eaves
+    top = eaves if long_side else ridge - slope * min(abs(v) / b, 1.0)
     scale = cam.focal / depth
     foot = 1.0 / scale
     facing_sun = max(0.0, nx * look.sun_x + ny * look.sun_y) * look.sun_flat
     first = max(0, int(np.ceil(cam.horizon - (top - cam.z) * scale - 0.5)))
-    last = min(canvas.shape[0] - 1, int(np.floor(cam.horizon - (boxes[item, 6] - cam.z) * scale - 0.5)))
+    last = min(canvas.shape[0] - 1, int(np.floor(cam.horizon - (boxes[item, BOX.bottom] - cam.z) * scale - 0.5)))
     _, lamp = light_at(look, x + 0.6 * nx, y + 0.6 * ny, 1.0)
     for row in range(first, last + 1):
         if filled[row]:
             continue
         z = cam.z - (row + 0.5 - cam.horizon) / scale
         sun, _ = light_at(look, x + 0.6 * nx, y + 0.6 * ny, z)
-        if side >= 2 and z > boxes[item, 7] and boxes[item, 9] == 0:
-            r, g, b, glow = boxes[item, 10] * 0.96, boxes[item, 11] * 0.96, boxes[item, 12] * 0.96, 0.0
+        if not long_side and z > eaves and boxes[item, BOX.kind] == BUILDING:
+            red, green, blue, glow = (
+                boxes[item, BOX.wall_red] * 0.96, boxes[item, BOX.wall_green] * 0.96,
+                boxes[item, BOX.wall_blue] * 0.96, 0.0,
+            )  # fmt: skip
         else:
-            r, g, b, glow = wall_colour(boxes, item, end, s, z, width, foot, look.night)
+            red, green, blue, glow = wall_colour(boxes, item, end, s, z, width, foot, look.night)
         low = 0.82 + 0.18 * min(z / 3.0, 1.0)  # the street darkens the foot of a wall
-        put(canvas, row, column, look, r * low, g * low, b * low, sun * facing_sun, lamp * 0.7 / (1 + z * 0.2),
-             glow, depth)  # fmt: skip
+        put(
+            canvas, row, column, look, red * low, green * low, blue * low, sun * facing_sun,
+            lamp * 0.7 / (1 + z * 0.2), glow, depth,
+        )  # fmt: skip
         filled[row] = 1
-        ids[row, column] = BOX + item
-    if slope > 0.05 and boxes[item, 9] == 0:
+        ids[row, column] = FIRST_BOX_ID + item
+    if slope > 0.05 and boxes[item, BOX.kind] == BUILDING:
         _roof_rise(canvas, ids, filled, column, cam, look, boxes, item, depth, leave, top, u, v, dx, dy)
 
 
@@ -106,15 +117,16 @@ def _roof_rise(
     canvas: Float32, ids: Int32, filled: UInt8, column: int, cam: Camera, look: Look, boxes: Float32, item: int,
     depth: float, leave: float, top: float, u: float, v: float, dx: float, dy: float,
 ) -> None:  # fmt: skip
-    """The slope of a pitched roof between the wall's top and the ridge, where it faces the camera."""
-    slope = (boxes[item, 8] - boxes[item, 7]) / boxes[item, 5]
-    dv = dy * boxes[item, 2] - dx * boxes[item, 3]
+    """Fill free rows with the slope of a pitched roof between the wall's top and the ridge, if it faces the camera."""
+    slope = (boxes[item, BOX.ridge] - boxes[item, BOX.eaves]) / boxes[item, BOX.half_width]
+    _, dv = turned_to_box(boxes, item, dx, dy)
     if v * dv >= 0:  # the roof falls away from the camera
         return
     crest = min(depth - v / dv, leave)
     rise = slope * abs(dv)
     side = 1.0 if v > 0 else -1.0
-    lit = max(0.0, side * (look.sun_y * boxes[item, 2] - look.sun_x * boxes[item, 3]) * slope * 0.6 + look.sun_z)
+    _, sun_across = turned_to_box(boxes, item, look.sun_x, look.sun_y)
+    lit = max(0.0, side * sun_across * slope * 0.6 + look.sun_z)
     high = top + rise * (crest - depth)
     first = max(0, int(np.ceil(cam.horizon - (high - cam.z) * cam.focal / crest - 0.5)))
     last = min(canvas.shape[0] - 1, int(np.floor(cam.horizon - (top - cam.z) * cam.focal / depth - 0.5)))
@@ -124,24 +136,15 @@ def _roof_rise(
         sight = (cam.horizon - row - 0.5) / cam.focal
         at = min(max((top - rise * depth - cam.z) / min(sight - rise, -1e-6), depth), crest)
         x, y = cam.x + at * dx, cam.y + at * dy
-        along = (x - boxes[item, 0]) * boxes[item, 2] + (y - boxes[item, 1]) * boxes[item, 3]
-        course = 0.9 + 0.2 * smooth_noise(along / 2.5, at / 0.8, int(boxes[item, 19]))
+        along, _ = in_box(boxes, item, x, y)
+        course = 0.9 + 0.2 * smooth_noise(along / 2.5, at / 0.8, int(boxes[item, BOX.seed]))
         sun, _ = light_at(look, x, y, top + 1.0)
         put(
-            canvas,
-            row,
-            column,
-            look,
-            boxes[item, 13] * course,
-            boxes[item, 14] * course,
-            boxes[item, 15] * course,
-            sun * lit,
-            0.0,
-            0.0,
-            at,
-        )
+            canvas, row, column, look, boxes[item, BOX.roof_red] * course, boxes[item, BOX.roof_green] * course,
+            boxes[item, BOX.roof_blue] * course, sun * lit, 0.0, 0.0, at,
+        )  # fmt: skip
         filled[row] = 1
-        ids[row, column] = BOX + item
+        ids[row, column] = FIRST_BOX_ID + item
 
 
 @compiled
@@ -149,16 +152,13 @@ def fill_tree(
     canvas: Float32, ids: Int32, filled: UInt8, column: int, cam: Camera, look: Look, trees: Float32, item: int,
     depth: float, off: float, dx: float, dy: float,
 ) -> None:  # fmt: skip
-    """Crown and trunk of a tree, or a lamp post, as the slice that one column sees."""
-    x, y, crown, mid, half, trunk = (
-        trees[item, 0],
-        trees[item, 1],
-        trees[item, 2],
-        trees[item, 3],
-        trees[item, 4],
-        trees[item, 5],
-    )
-    shape, seed = int(trees[item, 6]), int(trees[item, 10])
+    """Fill free rows with the slice of a tree or a lamp post that a column shows.
+
+    ``off`` is the distance in metres by which the column's ray misses the tree's middle.
+    """
+    x, y, crown, trunk = trees[item, TREE.x], trees[item, TREE.y], trees[item, TREE.crown], trees[item, TREE.trunk]
+    mid, half = trees[item, TREE.middle], trees[item, TREE.half_height]
+    shape, seed = int(trees[item, TREE.shape]), int(trees[item, TREE.seed])
     scale = cam.focal / depth
     across = off / crown
     sun_side = look.sun_x * -dy + look.sun_y * dx  # light from the left or the right of the view
@@ -178,7 +178,7 @@ def fill_tree(
             if abs(off) < 0.25:
                 put(canvas, row, column, look, 235.0, 230.0, 214.0, 0.3, 0.0, look.night, depth)
                 filled[row] = 1
-                ids[row, column] = TREE
+                ids[row, column] = TREE_ID
             continue
         wide = 0.5 * (1.0 - q) if shape == CONE else np.sqrt(max(0.0, 1.0 - q * q))
         rim = abs(across) / max(wide, 0.05)
@@ -200,10 +200,12 @@ def fill_tree(
         tone = 0.74 + 0.5 * clump + 0.24 * (leaf - 0.5) + 0.2 * q
         if shape == POPLAR:
             tone -= 0.06
-        put(canvas, row, column, look, trees[item, 7] * tone, trees[item, 8] * tone, trees[item, 9] * tone,
-             sun0 * max(0.0, facing), lamp * 0.6, 0.0, depth)  # fmt: skip
+        put(
+            canvas, row, column, look, trees[item, TREE.leaf_red] * tone, trees[item, TREE.leaf_green] * tone,
+            trees[item, TREE.leaf_blue] * tone, sun0 * max(0.0, facing), lamp * 0.6, 0.0, depth,
+        )  # fmt: skip
         filled[row] = 1
-        ids[row, column] = TREE
+        ids[row, column] = TREE_ID
     if abs(off) < max(trunk, 0.35 / scale):
         top = mid if shape != POLE else mid + 0.1
         first = max(0, int(np.ceil(cam.horizon - (top - cam.z) * scale - 0.5)))
@@ -212,7 +214,9 @@ def fill_tree(
         for row in range(first, last + 1):
             if not filled[row]:
                 grey = 1.0 if shape != POLE else 1.3
-                put(canvas, row, column, look, 88.0 * tone * grey, 76.0 * tone * grey, 64.0 * tone * grey,
-                     sun0 * 0.5, lamp, 0.0, depth)  # fmt: skip
+                put(
+                    canvas, row, column, look, 88.0 * tone * grey, 76.0 * tone * grey, 64.0 * tone * grey,
+                    sun0 * 0.5, lamp, 0.0, depth,
+                )  # fmt: skip
                 filled[row] = 1
-                ids[row, column] = TREE
+                ids[row, column] = TREE_ID

@@ -1,20 +1,21 @@
-"""A town: its plan, its rasters, what stands in it, and its picture from above."""
+"""A town: its plan, its rasters, what stands in it, and its aerial picture."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from x2localizer import geo
 from x2localizer.config import TownSettings
-from x2localizer.town.aerial import paint_aerial, sun_on_map, tint
-from x2localizer.town.boxes import SHAPE, TREE_COLUMNS
+from x2localizer.town.aerial import paint_aerial, sun_at, tint
+from x2localizer.town.columns import TREE
 from x2localizer.town.districts import POLE
 from x2localizer.town.layers import Float32, Layers, empty_layers, palette
 from x2localizer.town.lots import place_lots
 from x2localizer.town.noise import stream
-from x2localizer.town.place import ZOOM, Place, place_for
+from x2localizer.town.place import ZOOM, Bounds, Place, place_for
 from x2localizer.town.plan import Plan, draw_plan
 from x2localizer.town.seasons import LEAFLESS, Season, season_palette, season_trees
 from x2localizer.town.traffic import parked_cars
@@ -23,26 +24,26 @@ from x2localizer.types import Image, Region
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Town:
-    """Everything that does not change from drive to drive."""
+    """Everything that all drives through a town share."""
 
     seed: int
     settings: TownSettings
     place: Place
     plan: Plan
     layers: Layers
-    boxes: Float32
-    trees: Float32
-    colours: Float32  # of the ground, in summer
+    boxes: Float32  # (n, len(BOX))
+    trees: Float32  # (m, len(TREE)), in summer
+    colours: Float32  # (districts, SURFACES, 3) of the ground, in summer
     season: Season  # of the imagery
 
     @property
     def metres_per_pixel(self) -> float:
-        """Ground size of a pixel of the imagery."""
+        """Size on the ground of a pixel of the imagery."""
         return self.layers.metres_per_pixel
 
 
 def build_town(seed: int, settings: TownSettings | None = None) -> Town:
-    """The town of a seed; the same on every run."""
+    """The town of a seed, the same on every run."""
     settings = settings or TownSettings()
     place = place_for(seed, settings.tiles)
     plan = draw_plan(seed, place)
@@ -54,11 +55,11 @@ def build_town(seed: int, settings: TownSettings | None = None) -> Town:
 
 
 def paint_town(town: Town) -> Image:
-    """The aerial picture of the whole town, north up; its pixels divide the tiles of zoom 19 evenly."""
+    """The aerial picture of a town, (H, W, 3), north up; a whole number of pixels makes a tile of zoom 19."""
     rng = stream(town.seed, "imagery")
-    sun = sun_on_map(float(rng.uniform(110, 250)), float(rng.uniform(40, 62)))
+    sun = sun_at(float(rng.uniform(110, 250)), float(rng.uniform(40, 62)))
     size = town.place.size_m
-    cars = parked_cars(rng, town.plan, town.boxes, (0.0, 0.0, size, size), float(rng.uniform(0.15, 0.4)))
+    cars = parked_cars(rng, town.plan, town.boxes, Bounds(0.0, 0.0, size, size), float(rng.uniform(0.15, 0.4)))
     canvas = paint_aerial(
         town.layers, town.boxes, season_trees(town.trees, town.season), cars,
         season_palette(town.colours, town.season), sun, LEAFLESS[town.season], town.seed,
@@ -70,29 +71,32 @@ def paint_town(town: Town) -> Image:
 
 
 def crop_region(town: Town, aerial: Image, region: Region, tile_px: int) -> Image:
-    """The picture of a region with ``tile_px`` pixels per tile, cut from the town's picture."""
+    """The picture of a region with ``tile_px`` pixels per tile, cut from the town's aerial picture."""
     per_tile = town.settings.pixels_per_tile
     left, top = (region.x - town.place.x) * per_tile, (region.y - town.place.y) * per_tile
     side = region.n * per_tile
     if left < 0 or top < 0 or left + side > aerial.shape[1] or top + side > aerial.shape[0]:
-        raise ValueError(f"region {region} reaches beyond town {town.seed}")
+        raise ValueError(f"region {region} extends beyond town {town.seed}")
     return shrink(aerial[top : top + side, left : left + side], per_tile // tile_px)
 
 
 def crop_square(town: Town, aerial: Image, x_m: float, y_m: float, tile_px: int, margin_px: int = 0) -> Image:
-    """The tile centred on map metres (x, y), to the nearest pixel of the town's picture, and a margin around it."""
+    """The tile centred on map metres (x, y), to the nearest pixel, with a margin of ``margin_px`` pixels around it.
+
+    It has ``tile_px`` pixels per side before the margin is added, and is cut from the town's aerial picture.
+    """
     per_tile = town.settings.pixels_per_tile
     factor = per_tile // tile_px
     side = per_tile + 2 * margin_px * factor
     left = round(x_m / town.metres_per_pixel - per_tile / 2) - margin_px * factor
     top = round(y_m / town.metres_per_pixel - per_tile / 2) - margin_px * factor
     if left < 0 or top < 0 or left + side > aerial.shape[1] or top + side > aerial.shape[0]:
-        raise ValueError(f"the tile around ({x_m:.0f}, {y_m:.0f}) m reaches beyond town {town.seed}")
+        raise ValueError(f"the tile around ({x_m:.0f}, {y_m:.0f}) m extends beyond town {town.seed}")
     return shrink(aerial[top : top + side, left : left + side], factor)
 
 
 def shrink(image: Image, factor: int) -> Image:
-    """Average ``factor`` x ``factor`` pixels into one."""
+    """The picture reduced by a factor: each pixel is the mean of ``factor`` x ``factor``."""
     if factor == 1:
         return image
     rows, columns = image.shape[0] // factor, image.shape[1] // factor
@@ -103,13 +107,21 @@ def shrink(image: Image, factor: int) -> Image:
     return ((total + factor * factor // 2) // (factor * factor)).astype(np.uint8)
 
 
-def georeference(town: Town) -> tuple[float, float, float]:
-    """West and north edge and pixel size of the town's picture in Web-Mercator metres."""
+class Georeference(NamedTuple):
+    """Where a picture is, in Web-Mercator metres."""
+
+    west: float
+    north: float
+    pixel: float  # size of a pixel
+
+
+def georeference(town: Town) -> Georeference:
+    """Where the town's aerial picture is."""
     west, _, _, north = geo.mercator_bounds(float(town.place.x), float(town.place.y), ZOOM)
     side = 2 * geo.WEB_MERCATOR_HALF_M / (1 << ZOOM)
-    return west, north, side / town.settings.pixels_per_tile
+    return Georeference(west, north, side / town.settings.pixels_per_tile)
 
 
 def tree_count(town: Town) -> int:
-    """How many trees stand in a town, lamp posts apart."""
-    return int((town.trees.reshape(-1, TREE_COLUMNS)[:, SHAPE] != POLE).sum())
+    """The number of trees in a town, without lamp posts."""
+    return int((town.trees[:, TREE.shape] != POLE).sum())

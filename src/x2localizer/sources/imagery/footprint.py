@@ -1,4 +1,4 @@
-"""Where the pixels of a georeferenced raster lie on the Web-Mercator world."""
+"""The position of a georeferenced raster on the Web-Mercator world."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from x2localizer.sources.imagery.pixel_source import Extent, around_the_globe, s
 from x2localizer.types import Floats
 
 _SAMPLES = 33
-"""Points along each side of the raster that are projected to find where it lies."""
+"""Points along each side of the raster that are projected to find its extent."""
 _ROUNDING = 1e-9
-"""Of a turn of the globe: an edge on the antimeridian is not to fall into the turn before. 4 cm."""
+"""Share of a turn of the globe, 4 cm, so that an edge on the antimeridian is not taken for the previous turn."""
 
 
 @dataclass(frozen=True)
 class Footprint:
-    """The geometry of a raster: coordinate system ``crs``, pixel corner to coordinate ``transform``, size."""
+    """The geometry of a raster: its coordinate system, the transform from pixel corners to coordinates, its size."""
 
     crs: CRS
     transform: Affine
@@ -38,14 +38,14 @@ class Footprint:
             from_mercator = Transformer.from_crs("EPSG:3857", self.crs, always_xy=True)
         except ProjError as problem:
             raise ImageryError(
-                f"The coordinate system '{self.crs.name}' of the imagery has no place on the globe.",
-                "Give it the right one: gdal_edit.py -a_srs EPSG:<code> <file>.",
+                f"The coordinate system '{self.crs.name}' of the imagery is not tied to the globe.",
+                "Set the right one: gdal_edit.py -a_srs EPSG:<code> <file>.",
             ) from problem
         object.__setattr__(self, "_to_degrees", to_degrees)
         object.__setattr__(self, "_from_mercator", from_mercator)
 
     def degrees(self, column: Floats, row: Floats) -> tuple[Floats, Floats]:
-        """Latitude and longitude of pixel coordinates (0, 0 is the corner); infinite where there is none."""
+        """Latitude and longitude of pixel coordinates (0, 0 is the corner); infinite if undefined."""
         x, y = _apply(self.transform, column, row)
         lon, lat = self._to_degrees.transform(x, y)
         return np.asarray(lat, np.float64), np.asarray(lon, np.float64)
@@ -60,19 +60,19 @@ class Footprint:
         return math.sqrt(float(across) * float(down))
 
     def pixels_per_step(self, x_m: float, y_m: float, step_m: float) -> tuple[float, float]:
-        """How many columns and rows of the raster a step on the map makes up, at a Web-Mercator place."""
-        aside = math.copysign(step_m, -x_m)  # towards Greenwich, never over the antimeridian
+        """Columns and rows of the raster per step on the map, at a Web-Mercator position."""
+        aside = math.copysign(step_m, -x_m)  # towards Greenwich, never across the antimeridian
         x, y = self._from_mercator.transform(np.array([x_m, x_m + aside, x_m]), np.array([y_m, y_m, y_m - step_m]))
         column, row = _apply(~self.transform, np.asarray(x), np.asarray(y))
-        # Steps aside and south taken together, so that it does not matter how the raster is turned.
+        # Combines a step sideways and a step south, so that the rotation of the raster does not matter.
         columns, rows = np.hypot(*(column[1:] - column[0])), np.hypot(*(row[1:] - row[0]))
         return (float(columns), float(rows)) if np.isfinite(columns + rows) else (1.0, 1.0)
 
     def turn(self) -> tuple[float, int]:
-        """The length of one turn of the globe along x, and in which turn the western edge lies.
+        """The length of one turn of the globe along x, and the turn in which the western edge lies.
 
-        Only longitudes and Web Mercator go on past the antimeridian (a raster from 179.9 to 180.1 degrees).
-        Every other system has one coordinate for a place whichever way it is reached; its turn is 0 long.
+        Only longitudes and Web Mercator continue past the antimeridian (a raster from 179.9 to 180.1 degrees). In every
+        other system a place has one coordinate; the length of a turn is 0.
         """
         length, zero = self._turn()
         if not length:
@@ -80,7 +80,7 @@ class Footprint:
         return length, math.floor((self._sides()[0] + zero) / length + 0.5 + _ROUNDING)
 
     def extent(self) -> Extent:
-        """Where the raster lies."""
+        """The extent of the raster."""
         column, row = np.meshgrid(np.linspace(0.0, self.width, _SAMPLES), np.linspace(0.0, self.height, _SAMPLES))
         lat, lon = self.degrees(column.ravel(), row.ravel())
         known = np.isfinite(lat) & np.isfinite(lon)
@@ -100,7 +100,7 @@ class Footprint:
         return Extent(west, 0.0 if north_pole else north, east, 1.0 if south_pole else south)
 
     def _turn(self) -> tuple[float, float]:
-        """The length of a turn, and how far east of Greenwich x counts from."""
+        """The length of a turn, and the offset of the prime meridian from Greenwich, both in units of x."""
         if self.crs.is_geographic:
             length = 2 * math.pi / self.crs.axis_info[0].unit_conversion_factor
             meridian = self.crs.prime_meridian
@@ -111,12 +111,12 @@ class Footprint:
         return (2 * geo.WEB_MERCATOR_HALF_M, 0.0) if self.crs.to_epsg() == 3857 else (0.0, 0.0)
 
     def _sides(self) -> tuple[float, float]:
-        """The least and the greatest x of the corners."""
+        """The smallest and the largest x of the corners."""
         x, _ = _apply(self.transform, np.array([0.0, self.width] * 2), np.array([0.0, 0.0, self.height, self.height]))
         return float(x.min()), float(x.max())
 
     def _holds(self, pole_deg: float) -> bool:
-        """Whether a pole lies inside the raster: then it reaches all the way round."""
+        """Whether a pole lies inside the raster, so that it covers all longitudes."""
         x, y = self._to_degrees.transform(0.0, pole_deg, direction="INVERSE")
         if not (math.isfinite(x) and math.isfinite(y)):
             return False
@@ -125,7 +125,7 @@ class Footprint:
 
 
 def _apply(transform: Affine, x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """Coordinates through an affine transform; by hand, as the operator for it differs in affine 2 and 3."""
+    """Apply an affine transform; written out, as the operator differs between affine 2 and 3."""
     return (
         np.asarray(transform.a * x + transform.b * y + transform.c, np.float64),
         np.asarray(transform.d * x + transform.e * y + transform.f, np.float64),
@@ -134,6 +134,6 @@ def _apply(transform: Affine, x: Floats, y: Floats) -> tuple[Floats, Floats]:
 
 def _nowhere(crs: CRS) -> ImageryError:
     return ImageryError(
-        f"The georeference puts the imagery outside of its coordinate system ({crs.name}).",
-        "Check the coordinate system: gdal_edit.py -a_srs EPSG:<code> <file> sets another.",
+        f"The georeference lies outside the area of its coordinate system ({crs.name}).",
+        "Check the coordinate system; gdal_edit.py -a_srs EPSG:<code> <file> sets another.",
     )

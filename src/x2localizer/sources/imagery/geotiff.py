@@ -1,4 +1,4 @@
-"""Writing aerial imagery that any GIS opens."""
+"""Writing aerial imagery as cloud-optimized GeoTIFF."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from x2localizer.sources.imagery.raster_open import GDAL_ERRORS, quiet_gdal
 from x2localizer.types import Image
 
 _LEVEL = 4
-"""Of DEFLATE: 1 saves a little time for files a few percent larger, 9 takes several times as long."""
+"""DEFLATE level: 1 is slightly faster and gives files a few percent larger, 9 takes several times as long."""
 
 
 def write_geotiff(
@@ -23,17 +23,15 @@ def write_geotiff(
 ) -> None:
     """Write a picture as a cloud-optimized GeoTIFF: lossless, tiled, with averaged overviews.
 
-    (``west``, ``north``) is the outer corner of the north-west pixel and ``pixel`` the side of a pixel, in
-    units of ``crs`` (such as "EPSG:3857"). The same input gives the same bytes.
+    (``west``, ``north``) is the outer corner of the north-west pixel and ``pixel`` the side of a pixel, in units of
+    ``crs`` (such as "EPSG:3857"). The same input gives the same bytes.
     """
     if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
-        raise ValueError(f"an RGB picture of 8 bits is wanted, not {image.dtype} of shape {image.shape}")
+        raise ValueError(f"image must be 8-bit RGB, not {image.dtype} of shape {image.shape}")
     try:
         system = rasterio.CRS.from_string(crs)
     except ValueError as problem:
-        raise ImageryError(
-            f"The coordinate system '{crs}' is not known.", "Name it by its code, such as EPSG:3857."
-        ) from problem
+        raise ImageryError(f"Unknown coordinate system '{crs}'.", "Use its code, such as EPSG:3857.") from problem
     layout = {
         "driver": "COG",
         "width": image.shape[1],
@@ -56,5 +54,5 @@ def write_geotiff(
                 file.update_tags(**tags)
         except GDAL_ERRORS as problem:
             raise OSError("the disk may be full") from problem
-        if temporary.stat().st_size == 0:  # the file is made on closing, which does not tell of a full disk
+        if temporary.stat().st_size == 0:  # the file is written on closing, which does not report a full disk
             raise OSError("the disk may be full")

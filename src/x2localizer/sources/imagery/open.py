@@ -1,12 +1,12 @@
-"""Aerial imagery, whatever it is kept in, as Web-Mercator tiles and GPS-centred squares of the asked size.
+"""Aerial imagery in any format as Web-Mercator tiles and GPS-centred squares of any size.
 
-GeoTIFF, COG, VRT, MBTiles and everything else GDAL reads, in any coordinate system, and folders of
-``{z}/{x}/{y}`` tiles. Only the window under a request is read. Pixels outside of the imagery, without data or
-damaged are black and marked as not valid; nothing is filled in.
+Reads GeoTIFF, COG, VRT, MBTiles and everything else that GDAL reads, in any coordinate system, and folders of
+``{z}/{x}/{y}`` tiles. Only the window under a request is read. Pixels outside the imagery, without data or damaged are
+black and marked as invalid; nothing is filled in.
 
-Colours of 8 bits come as they are, grey is repeated, palettes are looked up. Anything else is stretched
-linearly from the 2nd to the 98th percentile of a sample of the file, the same for all of its tiles. Of many
-bands those named red, green and blue are taken, else the first three.
+8-bit colours are returned unchanged, grey is repeated, palettes are looked up. Anything else is stretched linearly from
+the 2nd to the 98th percentile of a sample of the file, the same for all of its tiles. Of many bands, those named red,
+green and blue are used, otherwise the first three.
 """
 
 from __future__ import annotations
@@ -25,12 +25,15 @@ from x2localizer.types import Position, Region, Tile, TileId
 
 __all__ = ["Imagery", "ImageryInfo", "open_imagery"]
 
+FINEST_ZOOM = 24
+"""Tiles of 2 m; no imagery is finer."""
+
 
 def open_imagery(path: str | Path, *, tms: bool | None = None) -> Imagery:
     """Open a file, a folder of tiles, or an address that GDAL reads (``https://``, ``s3://``, ``/vsicurl/``).
 
-    ``tms`` is for folders whose rows count from the south. Left open, that is so where the folder holds a
-    ``tilemapresource.xml``, which gdal2tiles leaves with such tiles.
+    ``tms`` says whether the rows of a folder are counted from the south. By default they are if the folder contains a
+    ``tilemapresource.xml``, which gdal2tiles writes next to such tiles.
     """
     text = str(path)
     folder = Path(path)
@@ -40,21 +43,21 @@ def open_imagery(path: str | Path, *, tms: bool | None = None) -> Imagery:
     if tms:
         raise ImageryError(
             f"{text} is not a folder of tiles, so its rows cannot be counted from the south.",
-            "Leave out the option tms.",
+            "Remove the option tms.",
         )
     try:
         return Imagery(RasterFile(text))
     except (ArithmeticError, ValueError) as problem:
         raise ImageryError(
-            f"{text} claims to lie where nothing can: its georeference makes no sense.",
-            "Give it the right one: gdal_edit.py -a_srs EPSG:CODE -a_ullr WEST NORTH EAST SOUTH FILE",
+            f"The georeference of {text} is not a place on the globe.",
+            "Set the right one: gdal_edit.py -a_srs EPSG:CODE -a_ullr WEST NORTH EAST SOUTH FILE",
         ) from problem
 
 
 class Imagery:
-    """Open aerial imagery; a context manager.
+    """Open aerial imagery; use it in a ``with`` block.
 
-    One thread at a time: GDAL's files must not be shared, so open the imagery once per thread.
+    Not thread-safe: GDAL files must not be shared, so open the imagery once per thread.
     """
 
     def __init__(self, source: PixelSource) -> None:
@@ -63,29 +66,32 @@ class Imagery:
 
     @property
     def info(self) -> ImageryInfo:
-        """What the imagery is and where it lies."""
+        """Format, resolution and bounds of the imagery."""
         return self._source.info
 
     @property
     def damaged(self) -> int:
-        """How many stored tiles (of a folder) or reads (of a file) met data that could not be decoded."""
+        """Number of stored tiles (of a folder) or reads (of a file) that could not be decoded so far."""
         return self._source.damaged
 
     def tile(self, tile: TileId, size: int = 256) -> Tile:
-        """A tile as ``size`` x ``size`` pixels; nowhere valid if there is no imagery, or no such tile."""
+        """A tile of ``size`` x ``size`` pixels; entirely invalid where there is no imagery, or no such tile."""
         centre = geo.tile_centre(tile)
         return self._read(Box(tile.z, tile.x, tile.y), size, centre, tile)
 
     def square(self, centre: Position, z: int, size: int = 256, tiles: float = 1.0) -> Tile:
-        """A square as large as a tile of zoom ``z``, or as some of them, with ``centre`` in its middle."""
+        """A square of ``size`` x ``size`` pixels around ``centre``, as wide as ``tiles`` tiles of zoom ``z``."""
         if geo.MAX_LATITUDE_DEG < abs(centre.lat_deg) <= 90:
             image, valid = blank(size)  # there is no map near the poles
             return Tile(image, valid, centre, geo.tile_size_m(centre.lat_deg, z) * tiles)
-        x, y = geo.tile_coordinates(centre.lat_deg, centre.lon_deg, z)
-        return self._read(Box(z, float(x) - tiles / 2, float(y) - tiles / 2, tiles), size, centre)
+        return self._read(_square(centre, z, tiles), size, centre)
+
+    def pixels_behind(self, centre: Position, z: int, size: int = 256, tiles: float = 1.0) -> float:
+        """About how many stored pixels :meth:`square` has to read; infinite if it would refuse."""
+        return self._source.pixels_behind(_square(centre, z, tiles), size)
 
     def region(self, region: Region, tile_size: int = 256) -> Tile:
-        """The tiles of a region as one picture of ``n * tile_size`` pixels a side."""
+        """The tiles of a region as one picture, ``n * tile_size`` pixels wide."""
         box = Box(region.z, region.x, region.y, region.n)
         return self._read(box, region.n * tile_size, geo.region_centre(region))
 
@@ -94,14 +100,17 @@ class Imagery:
         return self._source.extent(z).edges(z)
 
     def tiles(self, z: int, *, min_coverage: float = 1.0) -> Iterator[TileId]:
-        """The tiles of which the bounds of the imagery cover at least a share, row by row from the north.
+        """Tiles that the bounds of the imagery cover at least by a share, row by row from the north.
 
-        0 means all that the bounds touch. No pixels are read: a tile inside the bounds may still lack data.
+        With ``min_coverage=0``, all tiles that the bounds touch. No pixels are read: a tile inside the bounds may still
+        have no data.
         """
+        if not 0 <= z <= FINEST_ZOOM:
+            raise ImageryError(f"There are no tiles of zoom {z}.", f"Give a zoom from 0 to {FINEST_ZOOM}, such as 19.")
         return self._source.extent(z).tiles(z, min_coverage)
 
     def close(self) -> None:
-        """Let go of the file. The imagery cannot be read any more."""
+        """Close the file; the imagery cannot be read any more."""
         self._closed = True
         self._source.close()
 
@@ -120,3 +129,8 @@ class Imagery:
             raise ValueError(f"a picture of {size} pixels")
         image, valid = self._source.read(box, size)
         return Tile(image, valid, centre, geo.tile_size_m(centre.lat_deg, box.z) * box.across, tile)
+
+
+def _square(centre: Position, z: int, tiles: float) -> Box:
+    x, y = geo.tile_coordinates(centre.lat_deg, centre.lon_deg, z)
+    return Box(z, float(x) - tiles / 2, float(y) - tiles / 2, tiles)

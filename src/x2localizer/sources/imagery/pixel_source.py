@@ -1,4 +1,4 @@
-"""What every kind of imagery offers: where it lies, and the pixels of a box of the map."""
+"""The interface of imagery readers: the extent of the imagery, and the pixels of a box of the map."""
 
 from __future__ import annotations
 
@@ -13,22 +13,21 @@ from x2localizer import geo
 from x2localizer.types import Floats, Image, Mask, TileId
 
 VALID_FROM_ALPHA = 128
-"""A pixel counts as data when at least half of it (of 255) is opaque."""
+"""A pixel counts as data if its alpha (0 to 255) is at least this."""
 
 _WHOLE_TURN = 330 / 360
-"""Imagery that reaches further round the globe than this is taken to go all the way round."""
+"""Imagery that covers more of a turn of the globe than this is taken to cover all of it."""
 _SNAP_TILES = 1e-6
-"""Edges nearer than this to the border of a tile lie on it; what remains is rounding."""
+"""Edges closer than this to the border of a tile are taken to lie on it; the difference is rounding."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImageryInfo:
-    """What a piece of imagery is.
+    """Facts about imagery.
 
-    ``bounds`` are (west, south, east, north) in degrees, cut off where Web Mercator ends; west is in
-    [-180, 180) and east is greater than 180 where the imagery crosses the antimeridian. ``metres_per_pixel``
-    is measured on the ground at the centre. ``zoom`` is the level whose tiles of 256 pixels come nearest to
-    the resolution of the imagery.
+    ``bounds`` are (west, south, east, north) in degrees, clipped to Web Mercator; west is in [-180, 180), and east is
+    greater than 180 if the imagery crosses the antimeridian. ``metres_per_pixel`` is measured on the ground at the
+    centre. ``zoom`` is the level whose tiles of 256 pixels are closest to the resolution of the imagery.
     """
 
     kind: str
@@ -43,7 +42,7 @@ class ImageryInfo:
 class Box:
     """A square of the map: its north-west corner and its side, in tiles of zoom ``z``.
 
-    The box may lie anywhere: x goes on past the antimeridian, y past the north and the south of the map.
+    It may lie anywhere: x continues past the antimeridian, y past the north and the south of the map.
     """
 
     z: int
@@ -54,10 +53,10 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Where imagery lies on the Web-Mercator world, as shares of its side.
+    """Edges of imagery on the Web-Mercator world, as shares of its side.
 
-    x counts from the antimeridian eastward, y from the north. ``west`` is in [0, 1), ``east`` at most one
-    turn further, so it exceeds 1 where the imagery crosses the antimeridian.
+    x is counted from the antimeridian eastward, y from the north. ``west`` is in [0, 1); ``east`` is at most one turn
+    further, so it exceeds 1 if the imagery crosses the antimeridian.
     """
 
     west: float
@@ -71,7 +70,7 @@ class Extent:
         return self.west * 360.0 - 180.0, float(south), self.east * 360.0 - 180.0, float(north)
 
     def centre_latitude(self) -> float:
-        """The latitude in the middle of the map of the imagery, in degrees."""
+        """The latitude of the centre, in degrees."""
         return float(geo.from_tile_coordinates(0.0, (self.north + self.south) / 2, 0)[0])
 
     def edges(self, z: int) -> tuple[float, float, float, float]:
@@ -81,7 +80,7 @@ class Extent:
         return west, north, east, south
 
     def tiles(self, z: int, min_coverage: float) -> Iterator[TileId]:
-        """The tiles that lie in the extent with at least that share of their area, row by row."""
+        """Tiles of which at least a share lies in the extent, row by row."""
         world = 1 << z
         west, north, east, south = self.edges(z)
         # A tile may be met from both sides when the imagery goes nearly round the globe: count every turn.
@@ -98,34 +97,37 @@ class Extent:
 
 
 class PixelSource(Protocol):
-    """A reader of one format."""
+    """A reader of one imagery format."""
 
     @property
     def info(self) -> ImageryInfo:
-        """What the imagery is."""
+        """Format, resolution and bounds of the imagery."""
 
     @property
     def damaged(self) -> int:
-        """How many stored tiles, or reads of a file, could not be decoded so far."""
+        """Number of stored tiles, or reads of a file, that could not be decoded so far."""
 
     def extent(self, z: int) -> Extent:
-        """Where there may be data for tiles of a zoom level."""
+        """The extent of the data that tiles of a zoom level are made of."""
 
     def read(self, box: Box, size: int) -> tuple[Image, Mask]:
-        """The pixels of a box, shape (size, size, 3), and which of them hold data."""
+        """The pixels of a box, shape (size, size, 3), and a mask of those that hold data, shape (size, size)."""
+
+    def pixels_behind(self, box: Box, size: int) -> float:
+        """About how many stored pixels :meth:`read` has to read; infinite if it would refuse."""
 
     def close(self) -> None:
-        """Let go of open files."""
+        """Close open files."""
 
 
 def shares_of(lat_deg: Floats, lon_deg: Floats) -> tuple[Floats, Floats]:
-    """Places as shares of the Web-Mercator world; latitudes beyond its end are put on the end."""
+    """Positions as shares of the Web-Mercator world, (x, y); latitudes beyond it are clipped."""
     lat = np.clip(lat_deg, -geo.MAX_LATITUDE_DEG, geo.MAX_LATITUDE_DEG)
     return geo.tile_coordinates(lat, lon_deg, 0)
 
 
 def around_the_globe(x: Floats) -> tuple[float, float]:
-    """The shortest stretch (west, east) of a turn of the globe that holds all x, beside the widest gap."""
+    """The shortest stretch (west, east) of a turn of the globe that contains all x: the one beside the widest gap."""
     ring = np.sort(x % 1.0)
     gaps = np.diff(ring, append=ring[0] + 1.0)
     widest = int(np.argmax(gaps))
@@ -137,12 +139,12 @@ def around_the_globe(x: Floats) -> tuple[float, float]:
 
 
 def blank(size: int) -> tuple[Image, Mask]:
-    """A picture without data: black, and valid nowhere."""
+    """A picture without data: black pixels, none of them valid."""
     return np.zeros((size, size, 3), np.uint8), np.zeros((size, size), np.bool_)
 
 
 def natural_zoom(lat_deg: float, metres_per_pixel: float) -> int:
-    """The zoom level whose tiles of 256 pixels come nearest to a resolution on the ground."""
+    """The zoom level whose tiles of 256 pixels are closest to a resolution on the ground."""
     finest_deg = min(abs(lat_deg), geo.MAX_LATITUDE_DEG)
     return max(0, round(math.log2(geo.tile_size_m(finest_deg, 0) / 256 / metres_per_pixel)))
 

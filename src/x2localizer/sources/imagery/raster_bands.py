@@ -1,4 +1,4 @@
-"""Which bands of a raster make a picture, and how their numbers become 8 bits."""
+"""Choosing the bands of a raster that make a picture, and converting their values to 8 bits."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ _GDAL_TYPES = {
     "float64": "Float64",
 }
 _MANY_BANDS = 4
-"""A file with more is read through a view: the warp would spend its time on bands nobody looks at."""
+"""Files with more bands are read through a view, as warping takes time for every band."""
 _WHOLE_READ_PIXELS = 1 << 20
 _WINDOWS_PER_SIDE, _WINDOW_SIDE = 12, 64
-"""What the stretch is measured on: one small read, or this many windows of this many pixels."""
+"""The stretch is measured on one small read, or on this many windows of this many pixels."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bands:
-    """The bands of a picture: ``colours`` is one (grey) or three (red, green, blue), counted from 1.
+    """The bands of a picture, counted from 1.
 
-    ``alpha`` says how much of a pixel is data. ``palette`` maps the value of the only band to (red, green,
-    blue, alpha).
+    ``colours`` is one band (grey) or three (red, green, blue). ``alpha`` is the band that says how much of a pixel is
+    data. ``palette`` maps values of the only band to (red, green, blue, alpha).
     """
 
     colours: tuple[int, ...]
@@ -51,12 +51,12 @@ class Bands:
 
 
 def choose_bands(dataset: Any) -> Bands:
-    """The bands that are called red, green and blue, else the first three, else the first."""
+    """The bands named red, green and blue, otherwise the first three, otherwise the first."""
     meaning = list(dataset.colorinterp)
     alpha = meaning.index(ColorInterp.alpha) + 1 if ColorInterp.alpha in meaning else None
     plain = [band for band in dataset.indexes if band != alpha]
     if not plain:
-        raise ImageryError(f"{dataset.name} holds a mask and no picture.", "Give the file with the picture.")
+        raise ImageryError(f"{dataset.name} contains a mask and no picture.", "Use the file with the picture.")
     primary = (ColorInterp.red, ColorInterp.green, ColorInterp.blue)
     if all(colour in meaning for colour in primary):
         colours = tuple(meaning.index(colour) + 1 for colour in primary)
@@ -66,22 +66,23 @@ def choose_bands(dataset: Any) -> Bands:
     if meaning[colours[0] - 1] == ColorInterp.palette:
         palette = _palette(dataset, colours[0])
         colours = colours[:1]
-    dtype = np.result_type(*(dataset.dtypes[band - 1] for band in colours))
-    if dtype.name not in _GDAL_TYPES:
+    kinds = [dataset.dtypes[band - 1] for band in colours]
+    unknown = [kind for kind in kinds if kind not in _GDAL_TYPES]  # complex numbers, not all of which exist in numpy
+    if unknown:
         raise ImageryError(
-            f"{dataset.name} holds {dtype.name} numbers, which are not a picture.",
+            f"{dataset.name} contains {unknown[0]} numbers, which are not a picture.",
             "Convert it to 8-bit colours first: gdal_translate -ot Byte -scale <in> <out.tif>.",
         )
-    return Bands(colours, alpha, palette, dtype)
+    return Bands(colours, alpha, palette, np.result_type(*kinds))
 
 
 def needs_view(dataset: Any, bands: Bands) -> bool:
-    """Whether the file must be read through :func:`view_of`."""
+    """Whether the file has to be read through :func:`view_of`."""
     return bands.palette is not None or dataset.count > _MANY_BANDS or len(set(dataset.dtypes)) > 1
 
 
 def view_of(dataset: Any, bands: Bands, overview: int | None) -> str:
-    """A GDAL virtual raster (XML) of nothing but the bands of a picture, its palette's colours filled in."""
+    """A GDAL virtual raster (XML) that has only the bands of the picture, with palette colours looked up."""
     first = bands.colours[0]
     if bands.palette is not None:
         rasters = [
@@ -113,7 +114,7 @@ def _band(name: str, kind: str, source: str, nodata: float | None = None) -> str
 
 
 def _source(dataset: Any, band: int | str, overview: int | None, lookup: str = "") -> str:
-    """The XML that says where a band of a view comes from."""
+    """The XML of the source of a band of a view."""
     name = dataset.files[0] if "://" in dataset.name and dataset.files else dataset.name
     name = str(Path(name).absolute()) if Path(name).exists() else name
     level = f'<OpenOptions><OOI key="OVERVIEW_LEVEL">{overview}</OOI></OpenOptions>'
@@ -125,12 +126,12 @@ def _source(dataset: Any, band: int | str, overview: int | None, lookup: str = "
 
 
 def _lookup(palette: dict[int, tuple[int, int, int, int]], channel: int) -> str:
-    """The XML that turns values of a palette into one of red, green, blue, alpha."""
+    """The XML that maps palette values to one of red, green, blue and alpha."""
     return f"<LUT>{','.join(f'{value}:{entry[channel]}' for value, entry in sorted(palette.items()))}</LUT>"
 
 
 def _palette(dataset: Any, band: int) -> dict[int, tuple[int, int, int, int]]:
-    """The colours of a palette; the value that stands for nodata is transparent."""
+    """The colours of a palette; the nodata value is transparent."""
     palette = dict(dataset.colormap(band))
     if dataset.nodata is not None and dataset.nodata in palette:
         palette[int(dataset.nodata)] = (0, 0, 0, 0)
@@ -139,22 +140,22 @@ def _palette(dataset: Any, band: int) -> dict[int, tuple[int, int, int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Numbers of any kind to 8 bits: ``low`` becomes 0, ``high`` 255, linear between, cut off outside."""
+    """A linear map to 8 bits: ``low`` becomes 0 and ``high`` 255; values outside are clipped."""
 
     low: float
     high: float
 
     def apply(self, pixels: npt.NDArray[Any]) -> Image:
-        """The pixels as 8 bits, rounded."""
+        """The pixels as rounded 8-bit values."""
         scaled = (pixels.astype(np.float64) - self.low) * (255.0 / (self.high - self.low))
         eight_bits: Image = np.rint(np.clip(scaled, 0.0, 255.0)).astype(np.uint8)
         return eight_bits
 
 
 def measure_stretch(dataset: Any, colours: tuple[int, ...]) -> Stretch:
-    """From the 2nd to the 98th percentile of a small sample of all colours together.
+    """A stretch from the 2nd to the 98th percentile of a small sample of all colours together.
 
-    One stretch for all bands keeps the colours as they are, and one for the whole file keeps its tiles alike.
+    One stretch for all bands keeps the colours, and one for the whole file keeps its tiles consistent.
     """
     values = [part for part in _samples(dataset, colours) if part.size]
     if not values:
@@ -164,7 +165,7 @@ def measure_stretch(dataset: Any, colours: tuple[int, ...]) -> Stretch:
 
 
 def _samples(dataset: Any, colours: tuple[int, ...]) -> Iterator[Floats]:
-    """Valid numbers from all over a raster, without reading all of it."""
+    """Valid values from all over a raster, without reading all of it."""
     width, height = dataset.width, dataset.height
     windows = [Window(0, 0, width, height)]
     if width * height > _WHOLE_READ_PIXELS:
@@ -177,6 +178,6 @@ def _samples(dataset: Any, colours: tuple[int, ...]) -> Iterator[Floats]:
     for window in windows:
         try:
             pixels = dataset.read(colours, window=window, masked=True).compressed().astype(np.float64)
-        except RasterioError:  # damaged there; the rest will do
+        except RasterioError:  # damaged there; the other windows are enough
             continue
         yield pixels[np.isfinite(pixels)]

@@ -1,23 +1,23 @@
 """Aerial imagery in a file that GDAL reads: GeoTIFF, COG, VRT, MBTiles and more, in any coordinate system.
 
-Each request is warped straight to its own Web-Mercator grid in one step, so that pixels which already lie on
-the grid come back as they are, and only the window under the request is read. A request coarser than the file
-reads the nearest finer overview and is averaged; without overviews the full resolution under the request has
-to be read, in pieces of bounded memory.
+Each request is warped to its own Web-Mercator grid in one step, so that pixels which already lie on the grid are
+returned unchanged, and only the window under the request is read. A request coarser than the file reads the nearest
+finer overview and averages it; without overviews the full resolution under the request has to be read, in pieces of
+bounded memory.
 
-An interpolated pixel is valid when its centre lies on data, an averaged one when any of it does.
+An interpolated pixel is valid if its centre lies on data, an averaged one if any part of it does.
 """
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import rasterio
 from affine import Affine
 from pyproj import CRS
 from rasterio.enums import Resampling
@@ -27,26 +27,40 @@ from x2localizer import geo
 from x2localizer.sources.imagery.footprint import Footprint
 from x2localizer.sources.imagery.pixel_source import VALID_FROM_ALPHA, Box, Extent, ImageryInfo, blank, natural_zoom
 from x2localizer.sources.imagery.raster_bands import Stretch, choose_bands, measure_stretch, needs_view, view_of
-from x2localizer.sources.imagery.raster_open import GDAL_ERRORS, WEB_MERCATOR, georeferenced, open_dataset, quiet_gdal
+from x2localizer.sources.imagery.raster_open import (
+    GDAL_ERRORS,
+    HTTP_SILENCE_S,
+    WEB_MERCATOR,
+    gdal_env,
+    georeferenced,
+    is_address,
+    no_answer,
+    open_dataset,
+    quiet_gdal,
+)
 from x2localizer.types import Image, Mask
 
 _AVERAGE_FROM = 1.5
-"""Source pixels per pixel from which averaging looks better than interpolation."""
+"""Source pixels per pixel above which averaging looks better than interpolation."""
 _SMOOTH_FROM = 1.05
-"""Source pixels per pixel from which interpolation alone would leave out some of them."""
+"""Source pixels per pixel above which interpolation alone would skip some of them."""
 _SMALLEST_RETRY = 64
-"""Pixels; a read that fails is split until the damage is confined to pieces of this side."""
+"""Pixels. A read that fails is split until the damage is confined to pieces of this side."""
 _EDGE = 0.005
-"""Of the extent: its edges are curved between the sampled points, so look for data a little beyond them."""
+"""Share of the extent. Its edges are curved between the sampled points, so data may lie slightly beyond them."""
+_MAY_BE_REMOTE = frozenset({"VRT", "WMS", "WMTS", "OGCAPI"})
+"""GDAL formats whose files may only name a server."""
 _STRETCH_SIDE = 256
-"""Pixels; overviews smaller than this are too smooth to measure a stretch on."""
+"""Pixels. Overviews smaller than this are too smooth to measure a stretch on."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A part of a picture: its pixel edges in the picture, the Web-Mercator place of the picture's corner.
+    """A part of a picture.
 
-    ``turns`` says by how many turns of the globe the source is to be moved to lie there.
+    ``left``, ``top``, ``right`` and ``bottom`` are its pixel edges in the picture. ``x_m`` and ``y_m`` are the
+    Web-Mercator coordinates of the picture's corner, ``step_m`` the side of a pixel. ``turns`` is the number of turns
+    of the globe by which the source has to be moved to lie there.
     """
 
     left: int
@@ -59,7 +73,7 @@ class _Piece:
     turns: int
 
     def quarters(self) -> list[_Piece]:
-        """The piece in four, or in two where it is one pixel thin."""
+        """The piece cut in four, or in two if it is one pixel thin."""
         middle, centre = (self.left + self.right) // 2, (self.top + self.bottom) // 2
         return [
             replace(self, left=left, right=right, top=top, bottom=bottom)
@@ -71,7 +85,7 @@ class _Piece:
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """The file or one of its overviews, ``factor`` times coarser, ready to be warped."""
+    """The file, or one of its overviews, ``factor`` times coarser."""
 
     dataset: Any
     factor: int
@@ -81,13 +95,14 @@ class _Level:
 
 
 class RasterFile:
-    """One file, or one address that GDAL reads (``/vsicurl/...``, ``s3://...``); for one thread."""
+    """A file or an address that GDAL reads (``/vsicurl/...``, ``s3://...``); not thread-safe."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._damaged = 0
         self._levels: dict[int | None, _Level] = {}
         self._file = self._base = open_dataset(path)
+        self._remote = is_address(path) or self._file.driver in _MAY_BE_REMOTE
         try:
             with quiet_gdal():
                 self._prepare()
@@ -118,16 +133,16 @@ class RasterFile:
 
     @property
     def info(self) -> ImageryInfo:
-        """What the file is."""
+        """Format, resolution and bounds of the file."""
         return self._info
 
     @property
     def damaged(self) -> int:
-        """How many reads met pixels that could not be decoded."""
+        """Number of reads with pixels that could not be decoded."""
         return self._damaged
 
     def extent(self, z: int) -> Extent:
-        """Where the file lies; the same at every zoom."""
+        """The extent of the file, the same at every zoom."""
         return self._extent
 
     def close(self) -> None:
@@ -137,17 +152,27 @@ class RasterFile:
         self._levels.clear()
 
     def read(self, box: Box, size: int) -> tuple[Image, Mask]:
-        """The pixels of a box; what cannot be decoded is counted in :attr:`damaged` and not valid."""
+        """The pixels of a box; those that cannot be decoded are invalid, and counted in :attr:`damaged`."""
         image, valid = blank(size)
-        with rasterio.Env():
+        with gdal_env():
             intact = [self._fill(piece, image, valid) for piece in self._pieces(box, size)]
         self._damaged += not all(intact)
         return image, valid
 
-    def _pieces(self, box: Box, size: int) -> Iterator[_Piece]:
-        """The parts of a picture that may hold data, cut at the antimeridian.
+    def pixels_behind(self, box: Box, size: int) -> float:
+        """About how many stored pixels a read takes, from the overview that fits."""
+        pixels = 0.0
+        for piece in self._pieces(box, size):
+            across, down = self._coarser(piece)
+            factor = self._level(min(across, down)).factor
+            area = (piece.right - piece.left) * (piece.bottom - piece.top)
+            pixels += area * max(across / factor, 1.0) * max(down / factor, 1.0)
+        return pixels
 
-        Each lies within one turn of the globe, because beyond it a coordinate system may jump back.
+    def _pieces(self, box: Box, size: int) -> Iterator[_Piece]:
+        """The parts of a picture that may contain data, cut at the antimeridian.
+
+        Each lies within one turn of the globe, because coordinate systems may jump back beyond it.
         """
         world = 1 << box.z
         pixel = box.across / size  # in tiles
@@ -157,7 +182,7 @@ class RasterFile:
         bottom = min(size, math.ceil((self._extent.south * world + edge_y - box.y) / pixel))
         for turn in range(math.floor(box.x / world), math.ceil((box.x + box.across) / world)):
             x = box.x - turn * world
-            first = max(0, math.ceil(-x / pixel - 0.5))  # the pixels whose centres lie in this turn
+            first = max(0, math.ceil(-x / pixel - 0.5))  # pixels whose centres lie in this turn
             last = min(size, math.ceil((world - x) / pixel - 0.5))
             for copy in (0, -1):
                 west = (self._extent.west + copy) * world - edge_x
@@ -170,10 +195,13 @@ class RasterFile:
                     yield _Piece(left, top, right, bottom, x_m, y_m, step_m, copy - self._turn)
 
     def _fill(self, piece: _Piece, image: Image, valid: Mask) -> bool:
-        """Put one piece into the picture; where the file is damaged, put as much as can be read."""
+        """Copy one piece into the picture, as far as the file is undamaged; returns whether all of it could be read."""
+        began_s = time.monotonic()
         try:
             pixels, holds = self._warp(piece)
-        except GDAL_ERRORS:
+        except GDAL_ERRORS as problem:
+            if self._remote and time.monotonic() - began_s >= HTTP_SILENCE_S:
+                raise no_answer(self._path) from problem  # smaller pieces would take just as long
             if max(piece.right - piece.left, piece.bottom - piece.top) <= _SMALLEST_RETRY:
                 return False
             intact = [self._fill(quarter, image, valid) for quarter in piece.quarters()]
@@ -184,12 +212,10 @@ class RasterFile:
         return True
 
     def _warp(self, piece: _Piece) -> tuple[Image, Mask]:
-        """The pixels of a piece on the Web-Mercator grid, and which of them hold data."""
+        """The pixels of a piece on the Web-Mercator grid, and a mask of those that hold data."""
         x_m, y_m = piece.x_m + piece.left * piece.step_m, piece.y_m - piece.top * piece.step_m
         width, height = piece.right - piece.left, piece.bottom - piece.top
-        coarser = self._footprint.pixels_per_step(
-            x_m + width / 2 * piece.step_m, y_m - height / 2 * piece.step_m, piece.step_m
-        )
+        coarser = self._coarser(piece)
         level = self._level(min(coarser))
         average = max(coarser) / level.factor >= _AVERAGE_FROM
         place = level.dataset.transform
@@ -205,16 +231,24 @@ class RasterFile:
             resampling=Resampling.average if average else Resampling.bilinear,
             src_nodata=level.nodata,
             add_alpha=level.alpha is None,
-            # Left alone, GDAL guesses from the window how much to smooth, so tiles and regions would differ.
+            # By default GDAL chooses the smoothing by the window, so that tiles and regions would differ.
             xscale=_smoothing(coarser[0] / level.factor),
             yscale=_smoothing(coarser[1] / level.factor),
         ) as warped:
             return self._picture(warped.read([*level.colours, level.alpha or warped.count]))
 
+    def _coarser(self, piece: _Piece) -> tuple[float, float]:
+        """Columns and rows of the file per pixel in the middle of a piece."""
+        x_m, y_m = piece.x_m + piece.left * piece.step_m, piece.y_m - piece.top * piece.step_m
+        width, height = piece.right - piece.left, piece.bottom - piece.top
+        return self._footprint.pixels_per_step(
+            x_m + width / 2 * piece.step_m, y_m - height / 2 * piece.step_m, piece.step_m
+        )
+
     def _picture(self, pixels: npt.NDArray[Any]) -> tuple[Image, Mask]:
-        """RGB of 8 bits from the bands of a read, whose last is how much of a pixel is data."""
+        """8-bit RGB, and where there is data, from the bands of a read, the last of which is alpha."""
         colours, alpha = pixels[:-1], pixels[-1]
-        # Files of more than 8 bits do not agree on what an opaque alpha is; there anything but 0 is data.
+        # Files with more than 8 bits use different values for opaque, so anything but 0 counts as data there.
         holds: Mask = alpha >= VALID_FROM_ALPHA if alpha.dtype == np.uint8 else alpha > 0
         if self._stretch is not None:
             holds &= np.isfinite(colours).all(axis=0)
@@ -222,7 +256,7 @@ class RasterFile:
         return np.broadcast_to(np.moveaxis(colours, 0, -1), (*holds.shape, 3)), holds
 
     def _level(self, coarser: float) -> _Level:
-        """The coarsest overview that is not coarser than the request, or the file itself."""
+        """The coarsest overview that is not coarser than the request, otherwise the file itself."""
         fitting = [index for index, factor in enumerate(self._overviews) if factor <= coarser * 1.01]
         overview = max(fitting, key=lambda index: self._overviews[index], default=None)
         if overview not in self._levels:
@@ -241,7 +275,7 @@ class RasterFile:
         return _Level(dataset, factor, bands.colours, bands.alpha, _nodata(dataset, bands.dtype))
 
     def _measure_stretch(self) -> Stretch | None:
-        """None for pictures of 8 bits; else measured on the coarsest overview that still shows something."""
+        """The stretch, measured on the coarsest overview with enough detail; None for 8-bit pictures."""
         if self._bands.palette is not None or self._bands.dtype == np.uint8:
             return None
         side = min(self._base.width, self._base.height)
@@ -250,12 +284,12 @@ class RasterFile:
 
 
 def _smoothing(coarser: float) -> float:
-    """The resolution to smooth to before interpolation, as a share of the source's; 1 leaves it sharp."""
+    """The resolution to smooth to before interpolation, as a share of the source's; 1 is no smoothing."""
     return 1 / coarser if coarser > _SMOOTH_FROM else 1.0
 
 
 def _nodata(dataset: Any, dtype: np.dtype[Any]) -> float | None:
-    """The value that stands for no data; in files of floats that name none it is NaN."""
+    """The nodata value; NaN for files of floats that state none."""
     nodata: float | None = dataset.nodata
     return math.nan if nodata is None and np.issubdtype(dtype, np.floating) else nodata
 

@@ -1,7 +1,8 @@
-"""Opening a georeferenced raster with GDAL, and saying what to do when that fails."""
+"""Opening georeferenced rasters with GDAL, and errors that say what to do when that fails."""
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,17 +23,31 @@ GDAL_ERRORS = (RasterioError, CPLE_BaseError)
 WEB_MERCATOR = rasterio.CRS.from_epsg(3857)
 
 
+HTTP_SILENCE_S = 20
+"""Seconds to wait for a server that sends nothing. GDAL itself waits for ever and ignores Ctrl-C."""
+
+
+def gdal_env() -> rasterio.Env:
+    """A GDAL environment that logs messages and gives up on silent servers; environment variables take precedence."""
+    limits = {
+        "GDAL_HTTP_CONNECTTIMEOUT": HTTP_SILENCE_S,
+        "GDAL_HTTP_LOW_SPEED_TIME": HTTP_SILENCE_S,
+        "GDAL_HTTP_LOW_SPEED_LIMIT": 1,
+    }
+    return rasterio.Env(**{name: value for name, value in limits.items() if name not in os.environ})
+
+
 @contextmanager
 def quiet_gdal() -> Iterator[None]:
-    """GDAL's messages go to the log, and what we tell in our own words is not told twice."""
-    with rasterio.Env(), warnings.catch_warnings():
+    """:func:`gdal_env` without the warnings that our own errors replace."""
+    with gdal_env(), warnings.catch_warnings():
         warnings.simplefilter("ignore", NotGeoreferencedWarning)
         warnings.simplefilter("ignore", NodataShadowWarning)
         yield
 
 
 def open_dataset(path: str, overview: int | None = None) -> Any:
-    """Open a file, an address that GDAL knows, or the XML of a virtual raster; or one overview of it."""
+    """Open a file, an address that GDAL knows, or the XML of a virtual raster, or one overview of it."""
     options = {} if overview is None else {"overview_level": overview}
     try:
         with quiet_gdal():
@@ -42,14 +57,14 @@ def open_dataset(path: str, overview: int | None = None) -> Any:
 
 
 def georeferenced(dataset: Any, path: str) -> Any:
-    """The dataset if it says where on the globe it lies; one that says so by control points is straightened.
+    """The raster itself if it is georeferenced, or a rectified view if it is placed by control points.
 
-    GDAL fits a polynomial to control points; this costs a second interpolation.
+    GDAL fits a polynomial to control points, which costs a second interpolation.
     """
     if dataset.count == 0:
         layers = ", ".join(dataset.subdatasets[:5])
         raise ImageryError(
-            f"{path} holds no picture itself.",
+            f"{path} contains no picture itself.",
             f"Open one of its layers: {layers}." if layers else "Give a file with an aerial picture.",
         )
     points, points_crs = dataset.gcps
@@ -57,19 +72,19 @@ def georeferenced(dataset: Any, path: str) -> Any:
         return _straightened(dataset, path)
     if dataset.rpcs is not None and dataset.transform.is_identity:
         raise ImageryError(
-            f"{path} is a raw satellite scene that is placed by camera coefficients (RPC) alone.",
+            f"{path} is a raw satellite scene, placed only by camera coefficients (RPC).",
             f"Orthorectify it first: gdalwarp -rpc -t_srs EPSG:3857 {path} <out.tif>.",
         )
     if dataset.transform.is_identity or dataset.transform.is_degenerate:
         raise ImageryError(
-            f"{path} does not say where on the globe it lies.",
-            "Keep its world file beside it, or set its corners: gdal_translate -a_srs EPSG:<code> "
+            f"{path} has no georeference.",
+            "Keep its world file next to it, or set its corners: gdal_translate -a_srs EPSG:<code> "
             f"-a_ullr <west> <north> <east> <south> {path} <out.tif>.",
         )
     if dataset.crs is None:
         raise ImageryError(
-            f"{path} does not name its coordinate system.",
-            f"Set it: gdal_edit.py -a_srs EPSG:<code> {path} (for other formats than GeoTIFF: "
+            f"{path} does not state its coordinate system.",
+            f"Set it: gdal_edit.py -a_srs EPSG:<code> {path} (for formats other than GeoTIFF: "
             f"gdal_translate -a_srs EPSG:<code> {path} <out.tif>).",
         )
     return dataset
@@ -96,6 +111,19 @@ def _straightened(dataset: Any, path: str) -> Any:
         ) from problem
 
 
+def is_address(path: str) -> bool:
+    """Whether a path is an address that GDAL reads over a network or through a virtual file system."""
+    return "://" in path or path.startswith("/vsi")
+
+
+def no_answer(path: str) -> ImageryError:
+    """The error for a server that sends nothing."""
+    return ImageryError(
+        f"The server behind {path} sent nothing for {HTTP_SILENCE_S} s.",
+        "Check the address and the connection, or download the imagery first.",
+    )
+
+
 def _cannot_open(path: str) -> ImageryError:
     name = path if len(path) < 200 else f"{path[:200]}..."
     local = Path(path)
@@ -108,9 +136,9 @@ def _cannot_open(path: str) -> ImageryError:
     if exists:
         return ImageryError(
             f"{name} cannot be read as aerial imagery.",
-            "Give a GeoTIFF, COG, VRT or MBTiles file or a folder of {z}/{x}/{y} tiles; gdalinfo tells more. "
-            "If it is one, the file is damaged: copy or download it again.",
+            "Use a GeoTIFF, COG, VRT or MBTiles file or a folder of {z}/{x}/{y} tiles; gdalinfo shows details. "
+            "If it is one of these, it is damaged: copy or download it again.",
         )
-    if "://" in path or path.startswith("/vsi"):
+    if is_address(path):
         return ImageryError(f"{name} cannot be opened.", "Check the address, the connection and your access to it.")
     return ImageryError(f"There is no imagery at {name}.", "Check the path.")

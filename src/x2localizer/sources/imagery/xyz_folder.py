@@ -1,9 +1,9 @@
 """Aerial imagery in a folder of tiles: ``{z}/{x}/{y}.png``, ``.jpg``, ``.jpeg`` or ``.webp``.
 
-A request is made of one stored zoom level: the coarsest that is as fine as the request, else the finest there
-is, enlarged. A tile that is missing there is not valid in the picture, even where another level has it: to
-mix levels would hide how coarse the picture is. Finer tiles are averaged down as they are loaded, so memory
-does not grow with the number of tiles under a request.
+A request is answered from one stored zoom level: the coarsest that is as fine as the request, otherwise the finest,
+enlarged. A tile that is missing there is invalid in the picture, even if another level has it, as mixing levels would
+hide how coarse the picture is. Finer tiles are averaged down as they are loaded, so memory does not grow with the
+number of tiles under a request.
 """
 
 from __future__ import annotations
@@ -41,25 +41,25 @@ _UNREADABLE = (
     zlib.error,
     PIL.Image.DecompressionBombError,
 )
-"""What the decoders raise for damaged pictures."""
+"""Exceptions that Pillow's decoders raise for damaged pictures."""
 _TRIES = 100
-"""Tiles looked at to find a whole one that shows the size of all."""
+"""Tiles to try until one can be read; its size is taken for all."""
 _MOST_TILES_ACROSS = 256
-"""A picture made of more tiles than the square of this would take minutes."""
+"""Tiles along the side of a picture; more would take minutes."""
 _ON_GRID = 1e-6
-"""Pixels; a picture this near to the grid of the tiles is cut out of them as it is."""
+"""Pixels. A picture this close to the grid of the tiles is cropped without resampling."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """One stored zoom level: for each column its first and last row, counted from the north."""
+    """One stored zoom level: the first and last row of each column, counted from the north."""
 
     z: int
     columns: dict[int, tuple[int, int]]
     suffixes: tuple[str, ...]
 
     def extent(self) -> Extent:
-        """Where its tiles lie."""
+        """The extent of its tiles."""
         world = float(1 << self.z)
         west, east = around_the_globe(np.array(sorted(self.columns)) / world)
         west, east = (west, east + 1 / world) if east - west + 1 / world < 1 else (0.0, 1.0)
@@ -69,7 +69,7 @@ class _Level:
 
 
 class TileFolder:
-    """A folder of tiles; ``tms`` counts its rows from the south."""
+    """A folder of tiles; with ``tms`` its rows are counted from the south."""
 
     def __init__(self, folder: Path, tms: bool) -> None:
         self._folder = folder
@@ -79,12 +79,12 @@ class TileFolder:
             self._levels = {level.z: level for level in _scan(folder, tms)}
         except OSError as problem:
             raise ImageryError(
-                f"The folder {folder} cannot be listed: {problem.strerror}.", "Check your access to it."
+                f"Cannot list the folder {folder}: {problem.strerror}.", "Check your access to it."
             ) from problem
         if not self._levels:
             raise ImageryError(
-                f"The folder {folder} holds no map tiles.",
-                "Give a folder of {z}/{x}/{y}.png, .jpg or .webp tiles; to use several GeoTIFFs as one, "
+                f"The folder {folder} contains no map tiles.",
+                "Use a folder of {z}/{x}/{y}.png, .jpg or .webp tiles; to use several GeoTIFFs as one, "
                 "gdalbuildvrt <all.vrt> <files>.",
             )
         finest = self._levels[max(self._levels)]
@@ -96,34 +96,34 @@ class TileFolder:
 
     @property
     def info(self) -> ImageryInfo:
-        """What the folder holds, at its finest level."""
+        """Resolution and bounds of the finest level."""
         return self._info
 
     @property
     def damaged(self) -> int:
-        """How many stored tiles could not be decoded so far."""
+        """Number of stored tiles that could not be decoded so far."""
         return len(self._bad)
 
     def extent(self, z: int) -> Extent:
-        """Where the tiles lie that tiles of 256 pixels of a zoom level are made of."""
+        """The extent of the stored level that tiles of 256 pixels of a zoom are made of."""
         return self._level(z + math.log2(256 / self._side)).extent()
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Nothing is kept open."""
 
     def read(self, box: Box, size: int) -> tuple[Image, Mask]:
-        """The pixels of a box, out of as many tiles as it touches."""
+        """The pixels of a box, from all tiles that it touches."""
         level = self._level(box.z + math.log2(size / box.across / self._side))
         scale = 2.0 ** (level.z - box.z)  # tiles of the level per tile of the box
         x, y, across = box.x * scale, box.y * scale, box.across * scale
         shrink = self._shrink(across * self._side / size)
         if shrink > 1 and across > _MOST_TILES_ACROSS:
             raise ImageryError(
-                f"The tiles in {self._folder}, of zoom {level.z} at best, are too fine for zoom {box.z}.",
+                f"The tiles in {self._folder} have zoom {level.z} or finer, too fine for zoom {box.z}.",
                 "Ask for a finer zoom, or add coarser levels to the folder (gdal2tiles makes them).",
             )
         side = self._side // shrink
-        # One pixel more on all sides: interpolation at the border looks at the neighbours.
+        # One more pixel on all sides, as interpolation at the border needs the neighbours.
         first_x, first_y = math.floor(x - 1 / side), math.floor(y - 1 / side)
         last_x, last_y = math.ceil(x + across + 1 / side), math.ceil(y + across + 1 / side)
         mosaic = PIL.Image.new("RGBA", ((last_x - first_x) * side, (last_y - first_y) * side))
@@ -134,20 +134,34 @@ class TileFolder:
                     mosaic.paste(tile, ((column - first_x) * side, (row - first_y) * side))
         return _cut(mosaic, (x - first_x) * side, (y - first_y) * side, across * side, size)
 
+    def pixels_behind(self, box: Box, size: int) -> float:
+        """About how many pixels the stored tiles under a box have."""
+        level = self._level(box.z + math.log2(size / box.across / self._side))
+        scale = 2.0 ** (level.z - box.z)
+        if self._shrink(box.across * scale * self._side / size) > 1 and box.across * scale > _MOST_TILES_ACROSS:
+            return math.inf
+        first_x, first_y = math.floor(box.x * scale), math.floor(box.y * scale)
+        last_x, last_y = math.ceil((box.x + box.across) * scale), math.ceil((box.y + box.across) * scale)
+        tiles = 0
+        for column in range(first_x, last_x):
+            top, bottom = level.columns.get(column % (1 << level.z), (0, -1))
+            tiles += max(0, min(bottom + 1, last_y) - max(top, first_y))
+        return float(tiles * self._side**2)
+
     def _level(self, zoom: float) -> _Level:
-        """The coarsest level that is as fine as a zoom, else the finest of all."""
+        """The coarsest level that is as fine as a zoom, otherwise the finest."""
         fine = [z for z in self._levels if z >= zoom - 1e-9]
         return self._levels[min(fine) if fine else max(self._levels)]
 
     def _shrink(self, stored_per_pixel: float) -> int:
-        """The power of two to average tiles down by on loading; they stay at least as fine as the picture."""
+        """The power of two by which tiles are averaged down on loading; they stay at least as fine as the picture."""
         shrink = 1
         while shrink * 2 <= stored_per_pixel * (1 + 1e-9) and self._side % (shrink * 2) == 0:
             shrink *= 2
         return shrink
 
     def _load(self, level: _Level, x: int, y: int, shrink: int) -> PIL.Image.Image | None:
-        """A stored tile as RGBA, averaged down; None where there is none, or none that can be read."""
+        """A stored tile as RGBA, averaged down; None if it is missing or cannot be read."""
         rows = level.columns.get(x)
         tile = TileId(level.z, x, y)
         if rows is None or not rows[0] <= y <= rows[1] or tile in self._bad:
@@ -156,9 +170,9 @@ class TileFolder:
             try:
                 with PIL.Image.open(path) as stored:
                     if stored.size != (self._side, self._side):
-                        raise ValueError("of another size than the other tiles")
+                        raise ValueError("size differs from the other tiles")
                     picture = stored.convert("RGBA")
-                # Pillow weighs colours by their alpha, so those behind transparent pixels do not show.
+                # Pillow weights colours by their alpha, so those of transparent pixels do not show.
                 return picture.reduce(shrink) if shrink > 1 else picture
             except FileNotFoundError:
                 continue
@@ -167,13 +181,13 @@ class TileFolder:
         return None
 
     def _paths(self, level: _Level, x: int, y: int) -> Iterator[Path]:
-        """Where a tile may be stored, by row from the north."""
+        """Paths at which a tile may be stored; ``y`` is counted from the north."""
         row = (1 << level.z) - 1 - y if self._tms else y
         for suffix in level.suffixes:
             yield self._folder / str(level.z) / str(x) / f"{row}{suffix}"
 
     def _look(self, level: _Level) -> tuple[int, int]:
-        """The side of the tiles in pixels, and how many bands they have."""
+        """The side of the tiles in pixels, and their number of bands."""
         places = ((x, y) for x, (first, last) in sorted(level.columns.items()) for y in range(first, last + 1))
         tries = 0
         for x, y in places:
@@ -198,7 +212,7 @@ class TileFolder:
 
 
 def _cut(mosaic: PIL.Image.Image, left: float, top: float, side: float, size: int) -> tuple[Image, Mask]:
-    """A square of a mosaic at another size; as it is where the pixels coincide."""
+    """A square of a mosaic, resized; unchanged where the pixels coincide."""
     column, row = round(left), round(top)
     if max(abs(side - size), abs(left - column), abs(top - row)) < _ON_GRID:
         cut = mosaic.crop((column, row, column + size, row + size))
@@ -213,7 +227,7 @@ def _cut(mosaic: PIL.Image.Image, left: float, top: float, side: float, size: in
 
 
 def _scan(folder: Path, tms: bool) -> Iterator[_Level]:
-    """The levels of a folder; names that are no numbers of its tiles are passed over."""
+    """The zoom levels in a folder; files with other names are ignored."""
     for zoom_folder in _numbered(folder, 31):
         z = int(zoom_folder.name)
         world = 1 << z
@@ -232,7 +246,7 @@ def _scan(folder: Path, tms: bool) -> Iterator[_Level]:
 
 
 def _numbered(folder: Path, below: int) -> Iterator[Path]:
-    """The folders in a folder that are named by a number."""
+    """Subfolders that are named by a number less than ``below``."""
     for path in folder.iterdir():
         if path.name.isdecimal() and int(path.name) < below and path.is_dir():
             yield path

@@ -1,9 +1,9 @@
-"""GPS out of GoPro's telemetry format, GPMF.
+"""GPS positions from GoPro's telemetry format, GPMF.
 
-A payload is a list of items: four letters, a type, the size of one sample, the number of samples, the samples
-in big-endian order, padding to 4 bytes. Type 0 holds further items. Cameras up to the HERO10 write ``GPS5``
-(latitude, longitude, altitude, two speeds) with one fix, precision and UTC for the whole payload; from the
-HERO11 on ``GPS9`` has them in every sample. Damaged items are skipped, cut ones are read as far as they go.
+A payload is a list of items: four letters, a type, the size of one sample, the number of samples, the samples in
+big-endian order, padding to 4 bytes. Type 0 contains further items. Cameras up to the HERO10 write ``GPS5`` (latitude,
+longitude, altitude, two speeds) with one fix, precision and UTC for the whole payload; from the HERO11 on, ``GPS9`` has
+them in every sample. Damaged items are skipped; truncated ones are read as far as possible.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from x2localizer.types import Floats
 
 _NUMBERS = {"b": "i1", "B": "u1", "s": "i2", "S": "u2", "l": "i4", "L": "u4", "f": "f4", "d": "f8"}
 _GPS9_DAY_ZERO = datetime(2000, 1, 1, tzinfo=UTC)
-_LAST_DAY = 73_000  # the year 2199: a damaged file must not leave the calendar
+_LAST_DAY = 73_000  # the year 2199; damaged files may have any number here
 _DEEPEST = 8
-"""GoPro nests three levels; a file that nests deeper is not one of theirs."""
+"""GoPro nests items three levels deep; deeper nesting is damage."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One entry of a payload; ``value`` may be shorter than ``size * repeat`` when the file was cut."""
+    """One entry of a payload; ``value`` is shorter than ``size * repeat`` if the file was truncated."""
 
     key: str
     kind: str
@@ -38,10 +38,10 @@ class Item:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GpsBlock:
-    """The GPS samples of one payload, evenly spread over the payload's time. Arrays have shape (n,).
+    """The GPS samples of one payload, evenly spread over its time. Arrays have shape (n,).
 
-    ``fixed`` says whether the receiver knew where it was, ``dops`` is the dilution of precision (below 5 is
-    good, 0 when not told), ``utc`` the time of the first sample when the receiver knew it.
+    ``fixed`` says whether the receiver had a fix. ``dops`` is the dilution of precision: below 5 is good, 0 is unknown.
+    ``utc`` is the time of the first sample, if the receiver knew it.
     """
 
     lats_deg: Floats
@@ -52,7 +52,7 @@ class GpsBlock:
 
 
 def items(data: bytes) -> Iterator[Item]:
-    """The items of one level."""
+    """The items of one level of a payload."""
     at = 0
     while at + 8 <= len(data):
         key, kind, size, repeat = struct.unpack_from(">4sBBH", data, at)
@@ -64,7 +64,7 @@ def items(data: bytes) -> Iterator[Item]:
 
 
 def gps_block(payload: bytes) -> GpsBlock | None:
-    """The GPS samples of one payload, of ``GPS9`` where a camera writes both kinds; None without either."""
+    """The GPS samples of one payload; of ``GPS9`` if there are both kinds, None if there is neither."""
     found: dict[str, GpsBlock] = {}
     for stream in _streams(payload):
         block = _block(stream)
@@ -74,7 +74,7 @@ def gps_block(payload: bytes) -> GpsBlock | None:
 
 
 def _streams(data: bytes, depth: int = 0) -> Iterator[dict[str, Item]]:
-    """Every list of items at any level, by key; a key that repeats keeps its last item."""
+    """Every list of items at any level, by key; of repeated keys the last item is kept."""
     level: dict[str, Item] = {}
     for item in items(data):
         if item.kind != "\0":
@@ -113,13 +113,13 @@ def _gps9(table: Floats) -> GpsBlock:
 
 
 def _somewhere(table: Floats) -> npt.NDArray[np.bool_]:
-    """Before the first fix some cameras write zeros, which is a place in the sea."""
+    """Samples that are not (0, 0), which some cameras write before the first fix."""
     elsewhere: npt.NDArray[np.bool_] = (table[:, 0] != 0) | (table[:, 1] != 0)
     return elsewhere
 
 
 def _table(item: Item, stream: dict[str, Item], columns: int) -> Floats | None:
-    """The samples of an item in their units, shape (n, columns); None when the item is damaged."""
+    """The samples of an item in their units, shape (n, columns); None if the item is damaged."""
     kinds = _text(stream.get("TYPE")) if item.kind == "?" else item.kind * columns
     if len(kinds) != columns or any(kind not in _NUMBERS for kind in kinds):
         return None
@@ -131,13 +131,13 @@ def _table(item: Item, stream: dict[str, Item], columns: int) -> Floats | None:
     scale = _numbers(stream.get("SCAL"))
     if scale.size not in (1, columns) or not np.all(scale):
         return None
-    with np.errstate(all="ignore"):  # damaged floats become infinite, and are dropped with their positions
+    with np.errstate(all="ignore"):  # damaged floats become infinite and are dropped later
         scaled: Floats = table / scale
     return scaled
 
 
 def _numbers(item: Item | None) -> Floats:
-    """The plain numbers of an item, flat; empty when there are none."""
+    """The numbers of an item, flat; empty if there are none."""
     if item is None or item.kind not in _NUMBERS:
         return np.empty(0)
     kind = np.dtype(f">{_NUMBERS[item.kind]}")
@@ -154,7 +154,7 @@ def _text(item: Item | None) -> str:
 
 
 def _utc(item: Item | None) -> datetime | None:
-    """``yymmddhhmmss.sss`` of this century."""
+    """A time written as ``yymmddhhmmss.sss``; None if it is something else."""
     try:
         return datetime.strptime(f"20{_text(item)}", "%Y%m%d%H%M%S.%f").replace(tzinfo=UTC)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a reader of recorded tracks hands over: points in the order of the file, and what was left out."""
+"""What readers of recorded tracks return: points in the order of the file, and counts of what was dropped."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 EARLIEST_S = (datetime(1980, 1, 6, tzinfo=UTC) - EPOCH).total_seconds()
-"""The first second of GPS. A clock that shows less, in seconds since 1970, was never set."""
+"""The start of GPS time, in seconds since 1970. A clock that shows less was never set."""
 LATEST_S = (datetime(2200, 1, 1, tzinfo=UTC) - EPOCH).total_seconds()
 
 Reason = Literal["without_time", "without_fix", "imprecise", "bad_position", "unreadable", "duplicate_time"]
@@ -19,32 +19,32 @@ _WORDS: dict[str, str] = {
     "without_time": "without a time",
     "without_fix": "without a GPS fix",
     "imprecise": "with a poor GPS fix",
-    "bad_position": "off the globe",
-    "unreadable": "that cannot be read",
-    "duplicate_time": "at a time already taken",
+    "bad_position": "with an impossible position",
+    "unreadable": "that cannot be parsed",
+    "duplicate_time": "at the time of another point",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """How many points of a file are not in its track, and why."""
+    """Numbers of points of a file that are not in its track, by reason."""
 
     without_time: int = 0
-    """No time, or one that no GPS can have shown (before 1980)."""
+    """No time, or one before GPS existed (1980)."""
     without_fix: int = 0
-    """The receiver said that it did not know where it was."""
+    """The receiver reported no fix."""
     imprecise: int = 0
-    """The receiver said that it hardly knew where it was."""
+    """The receiver reported poor precision."""
     bad_position: int = 0
-    """Latitude or longitude out of range or not a number."""
+    """Latitude or longitude is out of range or not a number."""
     unreadable: int = 0
-    """A row that is too short or holds no numbers."""
+    """A row that is too short or contains no numbers."""
     duplicate_time: int = 0
-    """The same time as a point before it in the file, which was kept."""
+    """The same time as an earlier point in the file, which was kept."""
 
     @property
     def total(self) -> int:
-        """All dropped points."""
+        """Number of all dropped points."""
         return sum(asdict(self).values())
 
     def __str__(self) -> str:
@@ -54,10 +54,10 @@ class Dropped:
 
 @dataclass(slots=True)
 class Points:
-    """Points as they are read; only those that may be part of a track are kept.
+    """Points as they are read; only those that can be part of a track are kept.
 
-    ``since_epoch`` says that times are seconds since 1970 UTC. Otherwise they are seconds on a clock of the
-    file's own, and ``start_time`` is the UTC of its zero, when the file tells.
+    ``since_epoch`` says that times are seconds since 1970 UTC. Otherwise they are seconds on the file's own clock, and
+    ``start_time`` is the UTC time of its zero, if the file states it.
     """
 
     since_epoch: bool = False
@@ -68,11 +68,11 @@ class Points:
     dropped: Counter[str] = field(default_factory=Counter)
 
     def add(self, time_s: float | None, lat_deg: float, lon_deg: float) -> None:
-        """Keep a point, or count why not."""
+        """Keep a point, or count the reason why not."""
         earliest, latest = (EARLIEST_S, LATEST_S) if self.since_epoch else (-math.inf, math.inf)
         if time_s is None or not (math.isfinite(time_s) and earliest <= time_s < latest):
             self.dropped["without_time"] += 1
-        elif not (abs(lat_deg) <= 90.0 and abs(lon_deg) <= 180.0):  # also refuses not-a-number
+        elif not (abs(lat_deg) <= 90.0 and abs(lon_deg) <= 180.0):  # also refuses NaN
             self.dropped["bad_position"] += 1
         else:
             self.times_s.append(time_s)
@@ -80,5 +80,5 @@ class Points:
             self.lons_deg.append(lon_deg)
 
     def drop(self, reason: Reason, count: int = 1) -> None:
-        """Count points that the reader left out."""
+        """Count points that the reader dropped."""
         self.dropped[reason] += count

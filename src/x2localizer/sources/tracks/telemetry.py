@@ -1,9 +1,9 @@
 """Timed positions that cameras write into their own videos.
 
-GoPro (GPMF) and Street-View cameras (CAMM) store positions in a data track with the video's own time stamps,
-so these positions line up with the frames: time 0 is the first frame. Insta360 puts positions with their UTC
-behind the video but not when the video began: such a track starts at its first position and needs a time
-offset. What other cameras write is not read.
+GoPro (GPMF) and Street View cameras (CAMM) store positions in a data track with the video's own timestamps, so these
+positions line up with the frames: time 0 is the first frame. Insta360 appends positions with their UTC times, but not
+the time at which the video starts: such a track starts at its first position and needs a time offset. Telemetry of
+other cameras is not read.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from x2localizer.sources.tracks.gpmf import GpsBlock, gps_block, items
 from x2localizer.sources.tracks.points import EPOCH, Points
 
 MAX_DOP = 10.0
-"""Dilution of precision above which a position is dropped. GoPro calls values below 5 good."""
+"""Dilution of precision above which a position is dropped. GoPro considers values below 5 good."""
 
 _GPMF_START = b"DEVC"
 _NOMINAL_PAYLOAD_S = 1.0
-"""GoPro writes a payload a second; used where the time of the next one does not tell."""
+"""GoPro writes one payload per second; used if the time of the next one is unknown."""
 _CAMM_POSITION = struct.Struct("<HHddd")  # reserved, type 5, latitude, longitude, altitude
 _CAMM_GPS = struct.Struct("<HHdidd7f")  # reserved, type 6, GPS seconds, fix, latitude, longitude, ...
 _INSTA360_MAGIC = b"8db42d694ccc418790edff439fe026bf"
@@ -38,7 +38,7 @@ _INSTA360_GPS = struct.Struct("<QHcdcdc24x")  # seconds, milliseconds, fix, lati
 
 
 def read_telemetry(path: Path) -> Points:
-    """The positions inside a video file; times are seconds of the video unless ``since_epoch`` is set."""
+    """The positions in a video file; times are seconds of the video unless ``since_epoch`` is set."""
     points, in_data_track = Points(), False
     try:
         for time_s, duration_s, data in _data_packets(path):
@@ -52,13 +52,13 @@ def read_telemetry(path: Path) -> Points:
                 in_data_track = True
     except (av.FFmpegError, OSError, ValueError) as problem:
         raise TrackError(
-            f"Cannot read {path} as a video: {problem}.", "Check that the file is whole and that it plays."
+            f"Cannot read {path} as a video: {problem}.", "Check that the file is complete and plays."
         ) from problem
     return points if in_data_track else _insta360(path)
 
 
 def read_gpmf(path: Path) -> Points:
-    """The positions of a bare GPMF stream; its only clock is the receiver's UTC."""
+    """The positions in a bare GPMF stream; its only clock is the receiver's UTC time."""
     blocks = [gps_block(item.value) for item in items(path.read_bytes()) if item.key == _GPMF_START.decode()]
     found = [block for block in blocks if block is not None]
     points = Points(since_epoch=True)
@@ -84,7 +84,7 @@ def _data_packets(path: Path) -> Iterator[tuple[float, float, bytes]]:
             return
         for stream in container.streams:
             if stream not in data_streams:
-                with suppress(AttributeError):  # an older PyAV reads the pictures too, and is only slower
+                with suppress(AttributeError):  # older versions of PyAV read the pictures too, which is only slower
                     stream.discard = av.stream.Discard.all
         first_frame_s = 0.0
         for video in container.streams.video[:1]:
@@ -98,13 +98,13 @@ def _data_packets(path: Path) -> Iterator[tuple[float, float, bytes]]:
 
 
 def _note_start(points: Points, block: GpsBlock, time_s: float) -> None:
-    """The UTC of the first frame, by the first payload that knows its UTC."""
+    """Set the UTC time of the first frame, from the first payload with a UTC time."""
     if points.start_time is None and block.utc is not None:
         points.start_time = block.utc - timedelta(seconds=time_s)
 
 
 def _spread(points: Points, block: GpsBlock, start_s: float, duration_s: float) -> None:
-    """Add a block's samples at even steps from the start of its payload."""
+    """Add the samples of a block at even steps from the start of its payload."""
     count = len(block.fixed)
     for i in range(count):
         if not block.fixed[i]:
@@ -117,7 +117,7 @@ def _spread(points: Points, block: GpsBlock, start_s: float, duration_s: float) 
 
 
 def _add_camm(points: Points, time_s: float, data: bytes) -> bool:
-    """Add a CAMM packet; False when it is no CAMM position."""
+    """Add the position of a CAMM packet; False if it has none."""
     header = data[:4]
     if header == b"\0\0\5\0" and len(data) == _CAMM_POSITION.size:
         _, _, lat, lon, _ = _CAMM_POSITION.unpack(data)
@@ -134,10 +134,10 @@ def _add_camm(points: Points, time_s: float, data: bytes) -> bool:
 
 
 def _insta360(path: Path) -> Points:
-    """The positions of Insta360's trailer; none when the file has no such trailer.
+    """The positions in Insta360's trailer; none if the file has no such trailer.
 
-    The trailer is a list of records, each followed by its format, kind and length, and read from the end.
-    Only the record of positions is loaded: the motion sensors beside it are far larger.
+    The trailer is a list of records, each followed by its format, kind and length, and is read from the end. Only the
+    record of positions is loaded, as those of the motion sensors are far larger.
     """
     points = Points(since_epoch=True)
     with path.open("rb") as file:

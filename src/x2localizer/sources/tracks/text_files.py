@@ -1,8 +1,8 @@
 """Recorded tracks in text files: GPX, and tables of comma, semicolon or tab separated values.
 
-Times without a time zone are taken as UTC, which is what GPX asks for. In a table, time may be ISO 8601, a
-number of seconds since 1970 (or milli-, micro-, nanoseconds: whichever puts the typical time between 1980 and
-2200), or, when it is none of these, plain seconds on the file's own clock.
+Times without a time zone are taken as UTC, as GPX requires. In a table, times may be ISO 8601, seconds since 1970 (or
+milli-, micro- or nanoseconds, whichever puts the typical time between 1980 and 2200), or otherwise plain seconds on the
+file's own clock.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ import codecs
 import csv
 import io
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
+from xml.parsers import expat
 
 import gpxpy
 import gpxpy.gpx
@@ -40,15 +42,18 @@ COLUMNS = {
         *("time_utc", "gps_time", "epoch", "unix_time", "time_ms", "timestamp_ms", "milliseconds"),
     ),
 }
-"""Names of columns that are understood, the best first; case, spaces and units in brackets do not count."""
+"""Known names of columns, the preferred first; case, spaces and units in brackets are ignored."""
 
 MAX_BYTES = 100_000_000
-"""About a million points. Parsed text takes up to 20 times its size in memory, so more is refused."""
+"""About a million points. Parsed text takes up to 20 times its size in memory, so larger files are refused."""
+_DEEPEST = 100
+"""Levels of elements. GPX itself has six, extensions add a few."""
+_CHUNK = 1 << 20
 _MILLISECONDS = ("time_ms", "timestamp_ms", "milliseconds")
 
 
 def read_gpx(path: Path) -> Points:
-    """All track points of a GPX file; several tracks and segments are one recording."""
+    """All track points of a GPX file; several tracks and segments count as one recording."""
     gpx = _parse_gpx(path, _text(path))
     points = Points(since_epoch=True)
     count = 0
@@ -61,38 +66,63 @@ def read_gpx(path: Path) -> Points:
     if not count:
         planned = " only routes or waypoints," if gpx.routes or gpx.waypoints else ""
         raise TrackError(
-            f"{path} holds{planned} no recorded track.",
+            f"{path} contains{planned} no recorded track.",
             "Export the recording itself, as a GPX track with times.",
         )
     return points
 
 
 def _parse_gpx(path: Path, text: str) -> gpxpy.gpx.GPX:
-    # Entities can make a small file grow without bound or pull in other files. No GPX needs them.
+    # Entities can expand a small file without bound or include other files. GPX does not need them.
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
         raise TrackError(f"{path} declares a document type, which GPX does not have.", "Export the track again.")
+    if _too_deep(text):
+        raise TrackError(f"{path} nests its elements more than {_DEEPEST} deep.", "Export the track again.")
     try:
         return gpxpy.parse(text)
     except (gpxpy.gpx.GPXException, ValueError, RecursionError) as problem:
         raise TrackError(
-            f"{path} is not a GPX file that can be read: {problem}.",
-            "Export the track again, or cut the file back to its last whole point and close its tags.",
+            f"Cannot read {path} as GPX: {problem}.",
+            "Export the track again, or remove the incomplete end of the file and close its tags.",
         ) from problem
 
 
+def _too_deep(text: str) -> bool:
+    """Whether elements are nested so deep that gpxpy, which copies them recursively, would crash."""
+    depth = deepest = 0
+
+    def start(name: str, attributes: object) -> None:
+        nonlocal depth, deepest
+        depth += 1
+        deepest = max(deepest, depth)
+
+    def end(name: str) -> None:
+        nonlocal depth
+        depth -= 1
+
+    parser = expat.ParserCreate()
+    parser.StartElementHandler, parser.EndElementHandler = start, end
+    with suppress(expat.ExpatError):  # gpxpy reports what is wrong
+        for at in range(0, len(text), _CHUNK):
+            parser.Parse(text[at : at + _CHUNK], at + _CHUNK >= len(text))
+            if deepest > _DEEPEST:
+                break
+    return deepest > _DEEPEST
+
+
 def _since_epoch(time: datetime | None) -> float | None:
-    """Seconds since 1970 of a time; without a zone it is UTC."""
+    """A time as seconds since 1970; UTC if it has no time zone."""
     if time is None:
         return None
     try:
         return (time.replace(tzinfo=UTC) if time.tzinfo is None else time).timestamp()
-    except ValueError:  # a zone of more than a day
+    except ValueError:  # a time zone of more than a day
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class _Header:
-    """Where the three columns are."""
+    """The separator of a table, the names of its columns, and the places of the three that are needed."""
 
     separator: str
     names: list[str]
@@ -100,21 +130,21 @@ class _Header:
 
 
 def read_csv(path: Path) -> Points:
-    """The rows of a table that has a latitude, a longitude and a time column."""
+    """The rows of a table with columns for latitude, longitude and time."""
     text = _text(path)
     if "\0" in text:
-        raise TrackError(f"{path} is not a text file.", "Give a table with the columns lat, lon and time.")
+        raise TrackError(f"{path} is not a text file.", "Use a table with the columns lat, lon and time.")
     header = _header(path, text)
     try:
         rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=header.separator, skipinitialspace=True))
     except csv.Error as problem:
-        raise TrackError(f"{path} is not a table that can be read: {problem}.", "Export it again as CSV.") from None
+        raise TrackError(f"Cannot read {path} as a table: {problem}.", "Export it again as CSV.") from None
     filled = [row for row in rows if any(cell.strip() for cell in row)]
     return _from_rows(filled[1:], header)
 
 
 def _header(path: Path, text: str) -> _Header:
-    """The first line with content, split by the separator that makes most sense of it."""
+    """The first line with content, split by the separator that gives the most known columns."""
     line = next((line for line in text.splitlines() if line.strip()), "")
     candidates = []
     for separator in ",;\t":
@@ -140,14 +170,14 @@ def _known_columns(names: list[str]) -> dict[str, int]:
 
 
 def _plain(name: str) -> str:
-    """``Latitude [deg]`` is ``latitude``."""
+    """A column name without case, units and punctuation: ``Latitude [deg]`` is ``latitude``."""
     bare = name.partition("(")[0].partition("[")[0]
     return "_".join(bare.lower().replace("-", " ").replace("_", " ").split())
 
 
 def _from_rows(rows: list[list[str]], header: _Header) -> Points:
     points = Points()
-    comma = header.separator != ","  # then a comma can only be a decimal comma
+    comma = header.separator != ","  # so a comma can only be a decimal comma
     read: list[tuple[str, float, float]] = []
     for row in rows:
         cells = [row[header.columns[name]].strip() if header.columns[name] < len(row) else "" for name in COLUMNS]
@@ -167,7 +197,7 @@ def _from_rows(rows: list[list[str]], header: _Header) -> Points:
 
 
 def _times(written: list[str], comma: bool) -> Iterator[float | None]:
-    """Numbers, or dates as seconds since 1970, whichever the first time is; None for what is neither."""
+    """Numbers, or dates as seconds since 1970, depending on the first time; None for anything else."""
     first = next((text for text in written if text), "")
     numbers = _number(first, comma) is not None
     for text in written:
@@ -175,7 +205,7 @@ def _times(written: list[str], comma: bool) -> Iterator[float | None]:
 
 
 def _clock(times: list[float | None], column: str) -> tuple[float, bool]:
-    """(seconds per unit, whether times count from 1970) of a column, by its typical value."""
+    """Seconds per unit of a column of times, and whether they count from 1970, judged by the median."""
     known = [abs(time) for time in times if time is not None]
     typical = median(known) if known else 0.0
     for unit_s in (1.0, 1e-3, 1e-6, 1e-9):
@@ -199,10 +229,10 @@ def _date(text: str) -> float | None:
 
 
 def _text(path: Path) -> str:
-    """Text of any common encoding; only names could suffer from a wrong guess, never numbers."""
+    """The text of a file in any common encoding; a wrong guess affects names only, never numbers."""
     if path.stat().st_size > MAX_BYTES:
         raise TrackError(
-            f"{path} is larger than {MAX_BYTES / 1e6:.0f} MB, too much for a track.",
+            f"{path} is larger than {MAX_BYTES / 1e6:.0f} MB, too large for a track.",
             "Cut it to the drive, or keep only every n-th point.",
         )
     data = path.read_bytes()

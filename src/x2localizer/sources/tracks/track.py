@@ -1,8 +1,7 @@
 """Recorded tracks: where the camera was, and when.
 
-``read_track`` takes GPX, CSV, a video with the camera's own GPS, or a bare GPMF stream. Asking a track for a
-time gives a position only where the recording has one: never before its start, after its end, or across a
-gap.
+``read_track`` reads GPX, CSV, videos with the camera's own GPS, and bare GPMF streams. A track returns positions only
+for times that it covers: never before its start, after its end, or within a gap.
 """
 
 from __future__ import annotations
@@ -26,14 +25,17 @@ from x2localizer.sources.tracks.text_files import read_csv, read_gpx
 from x2localizer.types import Floats, Position
 
 MAX_GAP_S = 5.0
-"""Between two points further apart in time than this, a track does not say where the camera was."""
+"""Longest time between two points that a track interpolates across."""
 _SAME_TIME_S = 1e-6
-"""Slack for gaps that are as long as allowed but for rounding."""
+"""Tolerance for gaps that are as long as allowed except for rounding."""
 _LONGEST_OFFSET_S = 1e9  # 30 years
 
-_VIDEOS = {".mp4", ".mov", ".m4v", ".360", ".insv", ".lrv", ".mkv", ".avi"}
-_GPMF = {".raw", ".gpmf", ".gpmd"}
-_TABLES = {".csv", ".tsv", ".txt"}
+TELEMETRY_SUFFIXES = frozenset({".mp4", ".mov", ".m4v", ".360", ".insv", ".lrv", ".mkv", ".avi"})
+"""Suffixes of videos that may contain the positions of the camera."""
+_GPMF = frozenset({".raw", ".gpmf", ".gpmd"})
+_TABLES = frozenset({".csv", ".tsv", ".txt"})
+TRACK_SUFFIXES = frozenset({".gpx"}) | _GPMF | _TABLES
+"""Suffixes of files that contain only a track."""
 _MARKS_AND_BLANKS = b"\xef\xbb\xbf\xff\xfe \t\r\n\0"
 
 _GEOD = Geod(ellps="WGS84")
@@ -41,11 +43,11 @@ _GEOD = Geod(ellps="WGS84")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Track:
-    """Timed positions, shape (n,) each with n >= 1.
+    """Timed positions; arrays have shape (n,) with n >= 1.
 
-    ``times_s`` increases strictly. Its zero is the first frame of a video with GPS inside, the zero of a CSV
-    of plain seconds, and else the first point; an offset moves it (see :func:`read_track`). ``start_time`` is
-    the UTC of that zero, when known. ``reordered`` counts points that the file had out of order.
+    ``times_s`` increases strictly. Its zero is the first frame of a video with telemetry, the zero of a CSV of plain
+    seconds, and otherwise the first point; an offset moves it (see :func:`read_track`). ``start_time`` is the UTC time
+    of that zero, if known. ``reordered`` counts points that were out of order in the file.
     """
 
     times_s: Floats
@@ -74,27 +76,27 @@ class Track:
 
     @property
     def duration_s(self) -> float:
-        """From the first point to the last."""
+        """Time from the first point to the last."""
         return float(self.times_s[-1] - self.times_s[0])
 
     @property
     def length_m(self) -> float:
-        """The way from point to point; across a gap it is straight."""
+        """Distance along the points; straight across gaps."""
         lats, lons = self.lats_deg, self.lons_deg
         return float(np.sum(distance_m(lats[:-1], lons[:-1], lats[1:], lons[1:])))
 
     def at(self, time_s: float, max_gap_s: float = MAX_GAP_S) -> Position | None:
-        """Where the camera was, or None where the track does not say."""
+        """The position at a time, or None if the track does not cover it."""
         lat, lon = self.positions(time_s, max_gap_s)
         return None if np.isnan(lat) else Position(float(lat), float(lon))
 
     def positions(
         self, times_s: float | npt.NDArray[np.float64], max_gap_s: float = MAX_GAP_S
     ) -> tuple[Floats, Floats]:
-        """Latitudes and longitudes, each of the shape of ``times_s``; NaN where the track does not say.
+        """Latitudes and longitudes, each of the shape of ``times_s``; NaN for times that the track does not cover.
 
-        Between two points the way is the geodesic at even speed. At a point's own time the result is that
-        point, also beside a gap.
+        Positions between two points lie on the geodesic at constant speed. At a point's own time the result is that
+        point, even next to a gap.
         """
         when = np.asarray(times_s, np.float64)
         right = np.minimum(np.searchsorted(self.times_s, when), len(self) - 1)
@@ -117,44 +119,44 @@ class Track:
         return np.asarray(lats, np.float64), np.asarray(lons, np.float64)
 
     def shifted(self, offset_s: float) -> Track:
-        """The same track on a clock that shows ``offset_s`` less: what was time ``offset_s`` is time 0."""
+        """The same track with another zero: time ``offset_s`` becomes time 0."""
         start = None if self.start_time is None else self.start_time + timedelta(seconds=offset_s)
         return replace(self, times_s=self.times_s - offset_s, start_time=start)
 
 
 def read_track(path: str | Path, *, offset_s: float = 0.0) -> Track:
-    """Read a recorded track of any kind.
+    """Read a recorded track of any format.
 
-    ``offset_s`` is what to add to the video's time to get the track's time. A logger switched on 12 s before
-    the camera has ``offset_s=12``: its position at 12 s belongs to the first frame, so the track comes back
-    with that position at time 0. Of a video whose start is known in UTC, the offset to a track read before is
-    ``(video_start - track.start_time).total_seconds()``.
+    ``offset_s`` is the time from the start of the track to the start of the video. For a logger that was switched on
+    12 s before the camera it is 12: the position at 12 s belongs to the first frame, and has time 0 in the result. If
+    the start of the video is known in UTC, the offset is ``(video_start - track.start_time).total_seconds()``, where
+    ``track`` was read without an offset.
 
-    Points are sorted by time; of points at the same time the first in the file is kept.
+    Points are sorted by time; of several points at the same time the first in the file is kept.
     """
-    if not abs(offset_s) <= _LONGEST_OFFSET_S:  # also refuses not-a-number
-        raise TrackError(f"A time offset of {offset_s} s makes no sense.", "Give it in seconds, such as 2.5 or -30.")
+    if not abs(offset_s) <= _LONGEST_OFFSET_S:  # also refuses NaN
+        raise TrackError(f"A time offset of {offset_s} s is not possible.", "Give it in seconds, such as 2.5 or -30.")
     path = Path(path)
     try:
         points = _reader(path)(path)
     except OSError as problem:
         raise TrackError(
             f"Cannot read {path}: {problem.strerror or problem}.",
-            "Check the path and that you may read the file.",
+            "Check the path and the permissions.",
         ) from problem
     return _to_track(path, points, offset_s)
 
 
 def write_gpx(path: Path, track: Track, *, name: str = "", start_time: datetime | None = None) -> None:
-    """Write a track as GPX with UTC times; gaps longer than ``MAX_GAP_S`` part it into segments.
+    """Write a track as GPX with UTC times, with a new segment after every gap longer than ``MAX_GAP_S``.
 
-    ``start_time`` is the UTC of the track's time 0, for tracks that do not know it: GPX has no other times.
+    ``start_time`` is the UTC time of the track's time 0; required if the track does not know it.
     """
     start = start_time or track.start_time
     if start is None:
         raise TrackError(
-            "This track does not know its date, and GPX needs one.",
-            "Give the time at which the video starts.",
+            "This track has no date, which GPX needs.",
+            "Pass the time at which the video starts.",
         )
     if start.tzinfo is None:
         raise ValueError("the start time of a track needs a time zone")
@@ -173,7 +175,7 @@ def write_gpx(path: Path, track: Track, *, name: str = "", start_time: datetime 
 
 
 def _reader(path: Path) -> Callable[[Path], Points]:
-    """By the first bytes where they tell, else by the suffix."""
+    """The reader for a file, chosen by its first bytes, otherwise by its suffix."""
     with path.open("rb") as file:
         head = file.read(64)
     suffix = path.suffix.lower()
@@ -181,15 +183,15 @@ def _reader(path: Path) -> Callable[[Path], Points]:
         raise TrackError(f"{path} is empty.", "Record or export the track again.")
     if head[:4] == b"DEVC" or suffix in _GPMF:
         return read_gpmf
-    if head[4:8] == b"ftyp" or suffix in _VIDEOS:
+    if head[4:8] == b"ftyp" or suffix in TELEMETRY_SUFFIXES:
         return read_telemetry
     if suffix == ".gpx" or head.lstrip(_MARKS_AND_BLANKS).startswith(b"<"):
         return read_gpx
     if suffix in _TABLES:
         return read_csv
     raise TrackError(
-        f"{path} is no kind of track that can be read.",
-        "Give a .gpx or .csv file, or the video of a camera with GPS; other formats can be converted to GPX.",
+        f"{path} is not a track in a known format.",
+        "Use a .gpx or .csv file, or the video of a camera with GPS; other formats can be converted to GPX.",
     )
 
 
@@ -218,19 +220,19 @@ def _to_track(path: Path, points: Points, offset_s: float) -> Track:
 
 
 _REMEDIES: dict[Reason, str] = {
-    "without_time": "Export the track with its times: only they can tell which frame a position belongs to.",
-    "without_fix": "Record with GPS on and under open sky, or give a GPX or CSV track of another device.",
-    "imprecise": "Record under open sky, or give a GPX or CSV track of another device.",
+    "without_time": "Export the track with times, which say which frame a position belongs to.",
+    "without_fix": "Record with GPS on and under open sky, or use a GPX or CSV track of another device.",
+    "imprecise": "Record under open sky, or use a GPX or CSV track of another device.",
     "bad_position": "Positions must be WGS84 degrees: latitude -90 to 90, longitude -180 to 180.",
-    "unreadable": "Numbers must be plain, such as 48.137; times seconds or such as 2024-05-01T12:00:00Z.",
+    "unreadable": "Write numbers like 48.137, and times as seconds or like 2024-05-01T12:00:00Z.",
 }
 
 
 def _nothing_left(path: Path, dropped: Dropped) -> TrackError:
     if not dropped.total:
         return TrackError(
-            f"{path} holds no GPS positions that can be read.",
-            "Give the GPX or CSV track of a device that recorded the same drive.",
+            f"{path} contains no GPS positions in a known format.",
+            "Use the GPX or CSV track of a device that recorded the same drive.",
         )
     worst = max(_REMEDIES, key=lambda reason: int(getattr(dropped, reason)))
-    return TrackError(f"{path} holds no usable position: {dropped}.", _REMEDIES[worst])
+    return TrackError(f"{path} contains no usable position: {dropped}.", _REMEDIES[worst])

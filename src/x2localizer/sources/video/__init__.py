@@ -1,4 +1,4 @@
-"""Video in and out: files, cameras, streams and folders of images as frames with their true time."""
+"""Video as frames with their true times, from files, cameras, streams and folders of images; and a video writer."""
 
 from x2localizer.sources.video.open import open_video
 from x2localizer.sources.video.source import VideoInfo, VideoSource

@@ -1,6 +1,6 @@
-"""From packets of a container to upright RGB pictures with true times: what files and live streams share.
+"""From packets of a container to upright RGB pictures with true times, for files and live streams.
 
-Pixels that are not square (anamorphic video) are handed out as they are stored.
+Pixels that are not square (anamorphic video) are returned as they are stored.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from x2localizer.types import Image
 _USUAL_RATE = Fraction(25)
 _NEW_TIMELINE_S = 1.0
 _DOUBT_S = 10.0
-# Rounded alike on every processor, so that the same video gives the same pixels everywhere.
+# The same rounding on every processor, so that the same video gives the same pixels everywhere.
 EXACT_ROUNDING = Interpolation.ACCURATE_RND | Interpolation.BITEXACT | Interpolation.FULL_CHR_H_INT
 
 
 class FrameClock:
-    """Presentation time stamps to seconds from the first frame, growing with every frame.
+    """Converts presentation timestamps to strictly increasing seconds from the first frame.
 
-    A frame without a stamp takes its decoding stamp; without either it follows the one before by a frame at
-    the average rate (in a live source: by the wall clock). A step back of more than a second starts a new
-    timeline that goes on where the old one ended; after a smaller one the time of a frame cannot be trusted.
+    A frame without a presentation timestamp gets its decoding timestamp; without either it follows the previous frame
+    at the average rate (in a live source, by the wall clock). A step back of more than a second starts a new timeline
+    that continues where the old one ended; frames after a smaller step back have no reliable time.
     """
 
     def __init__(self, stream: VideoStream, *, live: bool) -> None:
@@ -47,7 +47,7 @@ class FrameClock:
         self.last: int | None = None
 
     def time_of(self, frame: VideoFrame) -> float | None:
-        """Seconds from the first frame; None for a frame that would repeat a time or step back."""
+        """Seconds from the first frame; None if that would repeat a time or step back."""
         ticks = self._ticks_of(frame)
         if self.origin is None or (self.last is None and ticks < self.origin):
             self.origin, self._wall_s = ticks, time.monotonic()
@@ -59,11 +59,11 @@ class FrameClock:
         return self.seconds(ticks)
 
     def seconds(self, stamp: int) -> float:
-        """A stamp as seconds from the first frame, rounded once."""
+        """A timestamp as seconds from the first frame, rounded once."""
         return (stamp - (self.origin or 0)) * self._base.numerator / self._base.denominator
 
     def start_at(self, stamp: int | None) -> None:
-        """Count from here if nothing was decoded yet: damage at the head of a file shifts no times."""
+        """Count from here if nothing was decoded yet, so that damage at the start of a file does not shift times."""
         if self.origin is None and not self._live:
             self.origin = stamp
 
@@ -76,23 +76,23 @@ class FrameClock:
         return 0 if self.last is None else self.last + self._period
 
     def ticks_at(self, time_s: float) -> int | None:
-        """The stamp at or just before a time; None before the first frame is known."""
+        """The timestamp at or just before a time; None until the first frame is known."""
         if self.origin is None:
             return None
         return self.origin + math.floor(Fraction(time_s) / self._base)
 
 
 class FrameDecoder:
-    """Packets in, undamaged frames with their times out, in order of display.
+    """Decodes packets to undamaged frames with their times, in display order.
 
-    After a damaged frame those that build on it are smeared, although no decoder says so: they count as
-    damaged too, up to the next whole picture. After ten seconds without one the stream is trusted again:
-    some cameras send no whole pictures but mend a stripe at a time.
+    Frames that depend on a damaged one are smeared, although decoders do not report it: they count as damaged too, up
+    to the next codec keyframe. After ten seconds without one the stream is trusted again, as some cameras send no
+    codec keyframes but refresh the picture stripe by stripe.
     """
 
     def __init__(self, stream: VideoStream, *, live: bool) -> None:
         self._stream = stream
-        # Decoding frames side by side is faster, but holds pictures back: right for files, wrong for live.
+        # Decoding frames in parallel is faster but delays pictures: right for files, wrong for live sources.
         stream.thread_type = ThreadType.SLICE if live else ThreadType.AUTO
         self.clock = FrameClock(stream, live=live)
         self.skipped = 0
@@ -104,7 +104,7 @@ class FrameDecoder:
         self._doubt_began_s: float | None = None
 
     def decode(self, packet: Packet[VideoStream]) -> Iterator[tuple[float, VideoFrame]]:
-        """The good frames that a packet brings out, each with its time in seconds."""
+        """The undamaged frames that a packet completes, each with its time in seconds."""
         self._head = packet.pts if self._head is None else self._head
         try:
             frames = [] if packet.is_corrupt else packet.decode()
@@ -125,7 +125,7 @@ class FrameDecoder:
                 yield time_s, frame
 
     def damaged(self, from_s: float | None = None) -> None:
-        """Count something unreadable, and doubt the frames from a time on (all that come when None)."""
+        """Count something unreadable, and distrust frames from a time on (all following frames if None)."""
         self.skipped += 1
         self._unproven = False
         self._doubt_from_s = -math.inf if from_s is None else from_s
@@ -137,7 +137,7 @@ class FrameDecoder:
             self.damaged(None if stamp is None else self.clock.seconds(stamp))
 
     def _doubtful(self, frame: VideoFrame, time_s: float) -> bool:
-        """Whether a frame may build on a damaged one."""
+        """Whether a frame may depend on a damaged one."""
         if self._doubt_from_s is None or time_s < self._doubt_from_s:
             return False
         if self._doubt_began_s is None:
@@ -147,7 +147,7 @@ class FrameDecoder:
         return self._doubt_from_s is not None
 
     def jumped(self, landing: int | None) -> None:
-        """Forget what came before: next comes a keyframe shown at ``landing``, or the file's first."""
+        """Reset after a seek to the codec keyframe with timestamp ``landing``, or to the start of the file if None."""
         self.clock.last = None
         self._doubt_from_s = None
         self._landing = landing
@@ -155,10 +155,10 @@ class FrameDecoder:
         self.landed_badly = False
 
     def _unusable(self, frame: VideoFrame) -> bool:
-        """Whether a frame cannot be used after a jump.
+        """Whether a frame cannot be used after a seek.
 
-        Frames shown before the keyframe may build on some that were jumped over. When the keyframe itself is
-        held back (streams that mend a stripe at a time), nothing decoded from here on is what it should be.
+        Frames displayed before the codec keyframe may depend on skipped ones. If the codec keyframe itself is not
+        output (streams that refresh stripe by stripe), nothing decoded from here on is correct.
         """
         if self._landing is not None and (frame.pts is None or frame.pts < self._landing):
             return True
@@ -169,7 +169,7 @@ class FrameDecoder:
 
 
 class RgbConverter:
-    """Turns frames into upright RGB pictures of one size: ``size`` (height, width), or that of the first."""
+    """Converts frames to upright RGB pictures of one size: ``size`` (height, width), or that of the first frame."""
 
     def __init__(self, first: VideoFrame, size: tuple[int, int] | None) -> None:
         self._across, self._flip_x, self._flip_y = _orientation(first)
@@ -182,7 +182,7 @@ class RgbConverter:
         self._reformatter = VideoReformatter()
 
     def __call__(self, frame: VideoFrame) -> Image:
-        """The picture, shape (height, width, 3), in memory of its own."""
+        """The picture as a new array, shape (height, width, 3)."""
         height, width = self._stored
         try:
             rgb = self._reformatter.reformat(
@@ -190,7 +190,7 @@ class RgbConverter:
             )
         except (av.error.FFmpegError, ValueError) as problem:
             raise VideoError(
-                f"Pictures of the kind {frame.format.name} cannot be turned into RGB.",
+                f"Cannot convert pictures of format {frame.format.name} to RGB.",
                 "Convert the video to H.264 with 8 bits per colour.",
             ) from problem
         image = np.asarray(rgb.to_ndarray(), np.uint8)
@@ -201,10 +201,10 @@ class RgbConverter:
 
 
 def _orientation(frame: VideoFrame) -> tuple[bool, bool, bool]:
-    """(axes swapped, then flipped left-right, then flipped top-bottom) that make a frame upright.
+    """Whether to swap the axes, then flip left-right, then flip top-bottom, to make a frame upright.
 
-    The display matrix sends a stored pixel (x, y), y downward, to (a x + c y, b x + d y); only quarter turns
-    and mirrorings are meant by cameras, anything between goes to the nearest.
+    The display matrix maps a stored pixel (x, y), y downward, to (a x + c y, b x + d y). Cameras only use quarter turns
+    and reflections; anything in between is rounded to the nearest.
     """
     matrix = frame.side_data.get("DISPLAYMATRIX")
     if matrix is None:

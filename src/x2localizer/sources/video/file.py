@@ -1,8 +1,8 @@
-"""Frames of a recorded video, decoding only what the asked spacing needs.
+"""Frames of a recorded video, decoding only what the requested spacing needs.
 
-Three savings, none of which changes what is handed out: frames that are not due are never converted to RGB;
-frames that are not due and that no other frame builds on are not decoded; and where the container has an
-index (MP4, MOV, Matroska) reading jumps ahead to the last codec keyframe before the next due time.
+Three savings, none of which changes the result: frames that are not due are not converted to RGB; frames that are not
+due and that no other frame depends on are not decoded; and if the container has an index (MP4, MOV, Matroska), reading
+jumps to the last codec keyframe before the next due time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from x2localizer.types import Image
 
 
 class FileSource(VideoSource):
-    """A video that can be read at any speed, from an open container that it takes over."""
+    """A video that can be read at any speed, from an open container that it will close."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class FileSource(VideoSource):
         try:
             self._stream = choose_stream(container, name)
             self._decoder = FrameDecoder(self._stream, live=False)
-            # Over a network reading on is surer than jumping: not every server can.
+            # Over a network it reads sequentially, as not every server can seek.
             self._packets = PacketReader(container, self._stream, jumps=timeout_s is None)
             self._decoded = self._decode()
             first = next(self._decoded, None)
@@ -61,7 +61,7 @@ class FileSource(VideoSource):
 
     @property
     def skipped(self) -> int:
-        """Damaged frames met so far; those in stretches that were jumped over are not met."""
+        """Number of damaged frames so far; those in skipped stretches are not counted."""
         return self._decoder.skipped
 
     def _read(self) -> Iterator[tuple[float, Image]]:
@@ -78,7 +78,7 @@ class FileSource(VideoSource):
         self._container.close()
 
     def _decode(self) -> Generator[tuple[float, VideoFrame], None, None]:
-        """Good frames in order of display: all that are due, and those that are met on the way to them."""
+        """Undamaged frames in display order: all that are due, and some in between."""
         while True:
             due = self._decoder.clock.ticks_at(self._grid.due_s)
             if due is not None and self._packets.jump_before(due):
@@ -93,7 +93,7 @@ class FileSource(VideoSource):
                 self._decoder.jumped(None)
 
     def _following_packet(self) -> Packet[VideoStream] | None:
-        """The next packet that can be read; None at the end."""
+        """The next readable packet; None at the end."""
         while True:
             try:
                 return self._packets.following()
@@ -103,7 +103,7 @@ class FileSource(VideoSource):
                 self._decoder.damaged()
 
     def _may_be_left_out(self, packet: Packet[VideoStream], due: int | None) -> bool:
-        """Whether neither this frame nor one that builds on it can be due; the decoder is told, too."""
+        """Whether neither this frame nor one that depends on it can be due; also sets what the decoder skips."""
         last = self._decoder.clock.last
         early = due is not None and packet.pts is not None and packet.pts < due and (last is None or last < packet.pts)
         self._stream.codec_context.skip_frame = "NONREF" if early else "DEFAULT"

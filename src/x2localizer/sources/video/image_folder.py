@@ -1,7 +1,7 @@
 """A folder of images, or a single one, as a video.
 
-Files are taken in natural order (``2.jpg`` before ``10.jpg``). Times come from ``times.csv`` in the same
-folder (columns ``file,time_s``; the first image becomes 0) or, without it, from a constant rate.
+Files are read in natural order (``2.jpg`` before ``10.jpg``). Times come from ``times.csv`` in the same folder (columns
+``file,time_s``; the first image becomes 0), or otherwise from a constant rate.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TIMES_FILE = "times.csv"
 
 
 class ImageFolderSource(VideoSource):
-    """Upright RGB pictures of the images in a folder; each keeps its own size unless ``size`` is given."""
+    """The images in a folder as upright RGB pictures; each keeps its own size unless ``size`` is given."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class ImageFolderSource(VideoSource):
     ) -> None:
         super().__init__()
         if not 0 < images_per_s < math.inf:
-            raise ConfigError(f"The rate of the images is {images_per_s} per second.", "Give a number above 0.")
+            raise ConfigError(f"The rate of the images is {images_per_s} per second.", "Use a number above 0.")
         self._grid, self._size = grid, size
         self._skipped = 0
         files = [path] if path.is_file() else _images_in(path)
@@ -48,7 +48,7 @@ class ImageFolderSource(VideoSource):
         self._timed = _times_of(files, listed) if has_times else _evenly(files, images_per_s)
         first = next((image for file in files if (image := read_image(file)) is not None), None)
         if first is None:
-            raise VideoError(f"No image of {path} can be read.", "Check that the files open in an image viewer.")
+            raise VideoError(f"No image in {path} can be read.", "Check that the files open in an image viewer.")
         self.info = VideoInfo(
             width=first.shape[1],
             height=first.shape[0],
@@ -60,7 +60,7 @@ class ImageFolderSource(VideoSource):
 
     @property
     def skipped(self) -> int:
-        """Images that could not be read so far."""
+        """Number of images that could not be read so far."""
         return self._skipped
 
     def _read(self) -> Iterator[tuple[float, Image]]:
@@ -76,11 +76,11 @@ class ImageFolderSource(VideoSource):
                     yield time_s, image
 
     def _release(self) -> None:
-        """Every image is closed as soon as it is read."""
+        """Nothing to release: every image is closed after reading."""
 
 
 def read_image(file: Path, size: tuple[int, int] | None = None) -> Image | None:
-    """An image file as upright RGB, resized to (height, width); None when it is damaged or absurdly large."""
+    """An image file as upright RGB, resized to (height, width); None if it is damaged or far too large."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", PIL.Image.DecompressionBombWarning)
@@ -89,12 +89,12 @@ def read_image(file: Path, size: tuple[int, int] | None = None) -> Image | None:
         if size is not None:
             picture = picture.resize((size[1], size[0]), PIL.Image.Resampling.BICUBIC)
         return np.array(picture, np.uint8)
-    except Exception:  # a damaged file makes Pillow's readers raise nearly anything
+    except Exception:  # Pillow's readers raise nearly anything for damaged files
         return None
 
 
 def natural_order(file: Path) -> tuple[list[tuple[int, int, str]], str]:
-    """A sorting key by which numbers inside names compare as numbers."""
+    """A sort key that compares numbers inside names as numbers."""
     parts = re.split(r"([0-9]+)", file.name.casefold())
     return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts if part], file.name
 
@@ -103,15 +103,13 @@ def _images_in(folder: Path) -> list[Path]:
     try:
         found = [file for file in folder.iterdir() if file.suffix.lower() in IMAGE_SUFFIXES and file.is_file()]
     except OSError as problem:
-        raise VideoError(
-            f"Cannot read the folder {folder}: {problem.strerror}.", "Check that you may read it."
-        ) from problem
-    # macOS leaves "._name.jpg" beside each file on foreign disks: not pictures.
+        raise VideoError(f"Cannot read the folder {folder}: {problem.strerror}.", "Check the permissions.") from problem
+    # On foreign disks macOS writes "._name.jpg" next to each file; these are not pictures.
     images = sorted((file for file in found if not file.name.startswith(".")), key=natural_order)
     if not images:
         raise VideoError(
-            f"The folder {folder} holds no images.",
-            f"Give a folder with files that end in {', '.join(sorted(IMAGE_SUFFIXES))}, or a video.",
+            f"The folder {folder} contains no images.",
+            f"Use a folder with files that end in {', '.join(sorted(IMAGE_SUFFIXES))}, or a video.",
         )
     return images
 
@@ -121,16 +119,16 @@ def _evenly(files: list[Path], images_per_s: float) -> list[tuple[float, Path]]:
 
 
 def _times_of(files: list[Path], listed: Path) -> list[tuple[float, Path]]:
-    """Images in order of the times that ``times.csv`` gives them, counted from the first."""
+    """Images with their times from ``times.csv``, in order, relative to the first."""
     times = _read_times(listed)
     for file in files:
         if file.name not in times:
-            raise VideoError(f"{listed} has no time for {file.name}.", "Add a row for it, or move the image away.")
+            raise VideoError(f"{listed} has no time for {file.name}.", "Add a row for it, or remove the image.")
     timed = sorted((times[file.name], file) for file in files)
     for (earlier_s, one), (later_s, other) in itertools.pairwise(timed):
         if earlier_s == later_s:
             raise VideoError(
-                f"{listed} gives {one.name} and {other.name} the same time.", "Give every image its own time."
+                f"{listed} gives {one.name} and {other.name} the same time.", "Use a different time for every image."
             )
     return [(time_s - timed[0][0], file) for time_s, file in timed]
 
@@ -151,6 +149,6 @@ def _read_times(listed: Path) -> dict[str, float]:
         if not math.isfinite(time_s):
             raise VideoError(f"Line {number} of {listed} has the time {time_s}.", remedy)
         if name in times:
-            raise VideoError(f"{listed} names {name} twice.", "Keep one row for each image.")
+            raise VideoError(f"{listed} lists {name} twice.", "Keep one row per image.")
         times[name] = time_s
     return times

@@ -1,7 +1,7 @@
-"""Frames of a camera or a live stream: always the newest, never late.
+"""Frames of a camera or a live stream, without a growing delay.
 
-A thread decodes as fast as pictures come in and keeps the last few. Who reads slower than the camera films
-gets the newest and loses the oldest; the losses are counted, the delay does not grow.
+A thread decodes pictures as they arrive and keeps the last few. A reader that is slower than the camera gets the newest
+frames; older ones are dropped and counted.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _KEPT_FRAMES = 2
 
 
 class LiveSource(VideoSource):
-    """A source that does not wait, from an open container that it takes over.
+    """A source that does not wait for its reader, from an open container that it will close.
 
-    No picture for ``timeout_s`` seconds is a :class:`VideoError`; a stream that ends just ends.
+    No picture for ``timeout_s`` seconds is a :class:`VideoError`; the end of a stream is not.
     """
 
     def __init__(
@@ -72,12 +72,12 @@ class LiveSource(VideoSource):
 
     @property
     def skipped(self) -> int:
-        """Damaged frames met so far."""
+        """Number of damaged frames so far."""
         return self._decoder.skipped
 
     @property
     def dropped(self) -> int:
-        """Good frames let go so far because their reader was slower than the camera."""
+        """Number of undamaged frames dropped so far because the reader was slower than the camera."""
         return self._dropped
 
     def _read(self) -> Iterator[tuple[float, Image]]:
@@ -93,8 +93,8 @@ class LiveSource(VideoSource):
 
     def _release(self) -> None:
         self._stop.set()
-        # The thread notices at the next packet, or when reading times out; a driver that hangs beyond that
-        # is left to the daemon thread, because closing a container in use crashes.
+        # The thread notices at the next packet, or when reading times out. A driver that hangs longer is left to
+        # the daemon thread, because closing a container in use crashes.
         self._thread.join(self._timeout_s + 1.0)
 
     def _wait_for_first(self) -> VideoFrame:
@@ -103,7 +103,7 @@ class LiveSource(VideoSource):
                 self._wait(lambda: self._first is not None)
                 if self._first is None:
                     raise self._problem or VideoError(
-                        f"{self._name} ended before the first picture.", "Check that the camera is sending."
+                        f"{self._name} ended before the first picture.", "Check that the camera sends pictures."
                     )
                 return self._first
         except BaseException:
@@ -111,7 +111,7 @@ class LiveSource(VideoSource):
             raise
 
     def _wait(self, arrived: Callable[[], bool]) -> None:
-        """Wait, holding the lock, for a picture or the end; silence for too long is an error."""
+        """Wait for a picture or the end, while holding the lock; raises after too long a silence."""
         while not arrived() and not self._ended:
             left_s = self._last_sign_s + self._timeout_s + 1.0 - time.monotonic()
             if left_s <= 0:
@@ -119,14 +119,14 @@ class LiveSource(VideoSource):
             self._news.wait(left_s)
 
     def _follow(self) -> None:
-        """The thread: decode until the end, the asked end or a problem."""
+        """Decode until the stream ends, the requested end is reached, or something fails; runs in the thread."""
         try:
             for time_s, frame in self._incoming():
                 if self._stop.is_set() or self._grid.is_over(time_s):
                     break
                 self._take(time_s, frame)
         except Exception as problem:
-            # Whatever it is, it belongs to the one who waits for pictures.
+            # Raised in the thread that waits for pictures.
             self._problem = problem
         finally:
             self._container.close()
@@ -156,7 +156,7 @@ class LiveSource(VideoSource):
                 self._decoder.damaged()
                 if self._packets.gave_up:
                     raise VideoError(
-                        f"Reading {self._name} failed: {problem.strerror or 'unknown trouble'}.",
+                        f"Reading {self._name} failed: {problem.strerror or 'unknown error'}.",
                         "Check the connection and start again.",
                     ) from problem
                 continue

@@ -1,4 +1,4 @@
-"""Video in: a file, a folder of images, a camera or a stream, all as frames with their true times.
+"""Opening a file, a folder of images, a camera or a stream as frames with their true times.
 
 with open_video("drive.mp4", size=(270, 480), spacing_s=1.0) as video:
     for frame in video:
@@ -24,7 +24,7 @@ from x2localizer.sources.video.source import FrameGrid, VideoInfo, VideoSource
 
 __all__ = ["VideoInfo", "VideoSource", "open_video"]
 
-# Addresses that never have an end to seek to; others (http, ...) are live when they state no duration.
+# Addresses that are always live; others (http, ...) are live if they state no duration.
 _LIVE_SCHEMES = frozenset({"rtsp", "rtsps", "rtmp", "rtmps", "rtp", "udp", "srt", "tcp"})
 
 
@@ -38,18 +38,18 @@ def open_video(
     images_per_s: float = 1.0,
     timeout_s: float = 10.0,
 ) -> VideoSource:
-    """Open anything that gives pictures in order of time.
+    """Open a video source of any kind.
 
-    ``address`` is a file, a folder of images, a single image, ``camera:0`` (or ``/dev/video0``, or
-    ``camera:NAME`` on Windows), or any address that FFmpeg reads, such as ``rtsp://...``. ``size`` is
-    (height, width) to resize to. Frames are handed out from ``start_s`` until before ``end_s``, the first at
-    or after each multiple of ``spacing_s`` (None: all); times are seconds from the first frame of the source.
-    ``images_per_s`` is for folders without a ``times.csv``; ``timeout_s`` for cameras and the network.
+    ``address`` is a file, a folder of images, a single image, ``camera:0`` (or ``/dev/video0``, or ``camera:NAME`` on
+    Windows), or any address that FFmpeg reads, such as ``rtsp://...``. ``size`` is (height, width) to resize to. Frames
+    are returned from ``start_s`` until before ``end_s``: the first at or after each multiple of ``spacing_s``, or all
+    if it is None. Times are seconds from the first frame of the source. ``images_per_s`` applies to folders without a
+    ``times.csv``, ``timeout_s`` to cameras and the network.
     """
     if size is not None and min(size) < 1:
-        raise ConfigError(f"Frames cannot be {size[1]} x {size[0]} pixels.", "Give a width and height above 0.")
+        raise ConfigError(f"Frames cannot be {size[1]} x {size[0]} pixels.", "Use a width and height above 0.")
     if not timeout_s > 0:
-        raise ConfigError(f"The timeout is {timeout_s} s.", "Give a number of seconds above 0.")
+        raise ConfigError(f"The timeout is {timeout_s} s.", "Use a number of seconds above 0.")
     grid = FrameGrid(spacing_s, start_s, end_s)
     text = str(address)
     scheme = re.match(r"([a-z][a-z0-9+.-]*)://", text, re.IGNORECASE)
@@ -59,17 +59,17 @@ def open_video(
         return _open_network(text, scheme[1].lower(), grid, size, timeout_s)
     path = Path(unquote(text.removeprefix("file://")) if scheme else text)
     if not text.strip() or not os.path.exists(path):  # noqa: PTH110 - Path.exists raises for some paths
-        raise VideoError(f"There is no video at '{text}'.", "Check the path for typing errors.")
+        raise VideoError(f"There is no video at '{text}'.", "Check the path.")
     if path.is_dir() or path.suffix.lower() in IMAGE_SUFFIXES:
         return ImageFolderSource(path, grid, size, images_per_s)
-    # Without "file:" FFmpeg takes a colon in a name, as in a time of day, for the end of a protocol.
+    # Without "file:" FFmpeg takes a colon in a name, as in 12:30.mp4, for the end of a protocol.
     return FileSource(open_container(f"file:{path}", str(path), timeout_s=None), str(path), grid, size)
 
 
 def _open_network(
     address: str, scheme: str, grid: FrameGrid, size: tuple[int, int] | None, timeout_s: float
 ) -> VideoSource:
-    name = re.sub(r"//[^/@]*@", "//", address)  # no password in an error message
+    name = re.sub(r"//[^/@]*@", "//", address)  # no passwords in errors
     options = {"rtsp_transport": "tcp"} if scheme.startswith("rtsp") else {}
     container = open_container(address, name, options=options, timeout_s=timeout_s)
     if scheme in _LIVE_SCHEMES or container.duration is None:
@@ -78,7 +78,7 @@ def _open_network(
 
 
 def _open_camera(which: str, grid: FrameGrid, size: tuple[int, int] | None, timeout_s: float) -> VideoSource:
-    """Open a camera by its number or name, with the capture interface of the operating system."""
+    """Open a camera by number or name, with the capture interface of the operating system."""
     name = f"camera {which}"
     options: dict[str, str] = {}
     if sys.platform == "darwin":
@@ -91,6 +91,6 @@ def _open_camera(which: str, grid: FrameGrid, size: tuple[int, int] | None, time
         if not Path(device).exists():
             raise VideoError(f"There is no {name} ({device}).", "Check that it is connected: ls /dev/video*")
     if not any(interface in known.split(",") for known in av.formats_available):
-        raise VideoError(f"This build of PyAV has no {interface} to read cameras.", "Install PyAV from PyPI.")
+        raise VideoError(f"This build of PyAV cannot read cameras: it has no {interface}.", "Install PyAV from PyPI.")
     container = open_container(device, name, format=interface, options=options, timeout_s=timeout_s)
     return LiveSource(container, name, grid, size, timeout_s)

@@ -1,4 +1,4 @@
-"""Packets of a recorded video, in order of decoding, with jumps to where decoding can start."""
+"""Packets of a recorded video in decoding order, with jumps to places where decoding can start."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from av.container import InputContainer
 from av.packet import Packet
 from av.video.stream import VideoStream
 
-# Containers whose index is trusted: its keyframes are places where decoding can start.
+# Containers with a reliable index: decoding can start at its codec keyframes.
 _INDEXED_FORMATS = frozenset({"mp4", "matroska"})
 _JUMP_TRIES = 4
-# A file cut short fails once for every packet that is missing; this many in a row are its end.
+# A truncated file fails once for every missing packet; this many failures in a row are its end.
 _UNREADABLE_IN_A_ROW = 100
 
 
 class PacketReader:
-    """Reads the packets of one stream; ``due`` and stamps are in units of the stream's time base."""
+    """Reads the packets of one stream; timestamps are in units of the stream's time base."""
 
     def __init__(self, container: InputContainer, stream: VideoStream, *, jumps: bool) -> None:
         self._container, self._stream = container, stream
@@ -34,18 +34,18 @@ class PacketReader:
         self._jumps = jumps
         self._indexed = jumps and bool(formats & _INDEXED_FORMATS)
         if self._indexed and "matroska" in formats:
-            self._go_to(stream.start_time or 0)  # Matroska's index is read at the first seek
+            self._go_to(stream.start_time or 0)  # FFmpeg reads Matroska's index at the first seek
         self._packets = container.demux(stream)
 
     @property
     def gave_up(self) -> bool:
-        """Whether so many packets in a row were unreadable that this is taken for the end."""
+        """Whether so many packets in a row were unreadable that this counts as the end."""
         return self._unreadable >= _UNREADABLE_IN_A_ROW
 
     def following(self) -> Packet[VideoStream] | None:
-        """The next packet, an empty one at the end of the file, then None.
+        """The next packet; at the end of the file an empty one, then None.
 
-        An unreadable packet is an ``FFmpegError``; the call after it goes on with the next.
+        Raises ``FFmpegError`` for an unreadable packet; the next call continues after it.
         """
         packet, self._ahead = self._ahead, None
         if packet is None:
@@ -55,7 +55,7 @@ class PacketReader:
                 raise
             except av.error.FFmpegError as problem:
                 self._unreadable += 1
-                # An error ends PyAV's iteration for good, the file itself can be read on.
+                # An error ends PyAV's iterator, but reading can continue with a new one.
                 self._packets = self._nothing_more() if self.gave_up else self._container.demux(self._stream)
                 if not self._hung_up(problem):
                     raise
@@ -67,11 +67,11 @@ class PacketReader:
         return packet
 
     def _hung_up(self, problem: av.error.FFmpegError) -> bool:
-        """Whether this is how FFmpeg reports a server that hangs up without having said how long it sends."""
+        """Whether a server of a stream without a known length closed the connection."""
         return not self._jumps and problem.errno == errno.EIO
 
     def _nothing_more(self) -> Iterator[Packet[VideoStream]]:
-        """The empty packet that makes a decoder hand out the frames that it holds back."""
+        """The empty packet that makes a decoder output its last frames."""
         empty = cast("Packet[VideoStream]", Packet())
         empty.stream = self._stream
         return iter((empty,))
@@ -84,10 +84,10 @@ class PacketReader:
             self._reorder = max(self._reorder, packet.pts - packet.dts)
 
     def jump_before(self, due: int) -> bool:
-        """Jump to the last keyframe that is not after ``due``, if it lies ahead, and note it in ``landing``.
+        """Jump to the last codec keyframe at or before ``due``, if it lies ahead; ``landing`` is its timestamp.
 
-        The index of MP4 holds stamps of decoding, which precede those of display; what counts is the stamp
-        of the packet that is found, and a keyframe too late is answered by looking further back.
+        The index of MP4 contains decoding timestamps, which precede those of display. Therefore the timestamp of the
+        packet found is checked, and if it is too late, an earlier codec keyframe is tried.
         """
         if not self._indexed or due == self._asked or self._furthest is None:
             return False
@@ -108,14 +108,14 @@ class PacketReader:
         return True
 
     def rewind(self) -> None:
-        """Begin again at the first packet and do not jump any more: the index has turned out to be wrong."""
+        """Start again at the first packet, and do not jump any more, because the index is wrong."""
         self._indexed = False
         self.landing = None
         index = self._stream.index_entries
         self._go_to(index[0].timestamp if len(index) else 0)
 
     def _go_to(self, stamp: int) -> Packet[VideoStream] | None:
-        """Seek backward from a stamp; the packet found there will be handed out next."""
+        """Seek to a timestamp or before it; the packet found there is the next one to be returned."""
         self._furthest = None
         self._ahead = None
         try:

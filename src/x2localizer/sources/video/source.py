@@ -1,4 +1,4 @@
-"""What every source of pictures has in common: its facts, its iteration, and which frames it hands out."""
+"""What all video sources have in common: metadata, iteration, and the choice of frames."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from x2localizer.errors import ConfigError
 from x2localizer.types import Frame, Image
 
 ROUNDING_S = 0.001
-"""Times this close count as equal: Matroska and FLV store whole milliseconds."""
+"""Times this close count as equal, as Matroska and FLV store whole milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class VideoInfo:
-    """What is known of a source before its frames are read.
+    """What is known about a source before its frames are read.
 
-    ``width`` and ``height`` are those of the first picture, upright, before any resizing. ``rate`` is the
-    average number of frames per second and only describes; times never come from it. ``start_time`` is UTC:
-    what a file says of its creation (whole seconds in MP4; some cameras write the end, or local time, here),
-    or when the first frame of a live source came in.
+    ``width`` and ``height`` are those of the first picture, upright, before resizing. ``rate`` is the average number of
+    frames per second, for information only; times are never computed from it. ``start_time`` is in UTC: the creation
+    time of a file (whole seconds in MP4; some cameras write the end, or local time), or the time at which the first
+    frame of a live source arrived.
     """
 
     width: int
@@ -37,21 +37,21 @@ class VideoInfo:
 
 
 class FrameGrid:
-    """Which frames are handed out: the first at or after each of ``start_s + k * spacing_s``.
+    """Chooses the frames to return: the first at or after each of ``start_s + k * spacing_s``.
 
-    Without a spacing every frame from ``start_s`` on is. Frames at or after ``end_s`` are not. All times are
-    seconds from the first frame of the source, and are compared with ``ROUNDING_S`` to spare.
+    Without a spacing, every frame from ``start_s`` on is returned. Frames at or after ``end_s`` are not. All times are
+    seconds from the first frame of the source, and are compared with a tolerance of ``ROUNDING_S``.
     """
 
     def __init__(self, spacing_s: float | None = None, start_s: float = 0.0, end_s: float | None = None) -> None:
         if spacing_s is not None and not 0 < spacing_s < math.inf:
-            raise ConfigError(f"The spacing of frames is {spacing_s} s.", "Give a number of seconds above 0.")
+            raise ConfigError(f"The spacing of frames is {spacing_s} s.", "Use a number of seconds above 0.")
         if not 0 <= start_s < math.inf:
-            raise ConfigError(f"The video is to start at {start_s} s.", "Give 0 or a number of seconds above.")
+            raise ConfigError(f"The start is {start_s} s.", "Use 0 or a positive number of seconds.")
         if end_s is not None and not end_s > start_s:
             raise ConfigError(
-                f"The video is to end at {end_s} s, but to start at {start_s} s.",
-                "Give an end that is later than the start.",
+                f"The end, {end_s} s, is not after the start, {start_s} s.",
+                "Use an end that is later than the start.",
             )
         self._spacing_s = spacing_s
         self._start_s = start_s
@@ -60,22 +60,22 @@ class FrameGrid:
 
     @property
     def due_s(self) -> float:
-        """No frame before this time will be handed out."""
+        """The time before which no frame is returned."""
         return self._start_s + self._step * (self._spacing_s or 0.0) - ROUNDING_S
 
     def is_over(self, time_s: float) -> bool:
-        """Whether a frame lies past the end of what was asked for."""
+        """Whether a frame lies at or after the end."""
         return self._end_s is not None and time_s >= self._end_s - ROUNDING_S
 
     def hand_out(self, time_s: float) -> None:
-        """Note that the frame at this time was handed out; the grid points it passed over are not made up."""
+        """Advance after the frame at this time was returned; grid points that it skipped are not made up for."""
         if self._spacing_s is not None:
             passed = math.floor((time_s + ROUNDING_S - self._start_s) / self._spacing_s)
             self._step = max(self._step, passed) + 1
 
 
 class VideoSource(ABC):
-    """Frames of a file, a camera, a stream or a folder, in order of time. Use it in a ``with`` block."""
+    """Frames of a file, a camera, a stream or a folder, in order of time; use it in a ``with`` block."""
 
     info: VideoInfo
 
@@ -87,20 +87,20 @@ class VideoSource(ABC):
     @property
     @abstractmethod
     def skipped(self) -> int:
-        """Damaged frames met and passed over so far."""
+        """Number of damaged frames skipped so far."""
 
     @property
     def dropped(self) -> int:
-        """Good frames of a live source that were let go because their reader was slower than the camera."""
+        """Number of undamaged frames of a live source dropped because the reader was slower than the camera."""
         return 0
 
     @abstractmethod
     def _read(self) -> Iterator[tuple[float, Image]]:
-        """Times in seconds from the first frame, ever growing, and upright RGB pictures."""
+        """Times in seconds from the first frame, strictly increasing, and upright RGB pictures."""
 
     @abstractmethod
     def _release(self) -> None:
-        """Let go of files, devices and threads. Called once."""
+        """Release files, devices and threads; called once."""
 
     def __iter__(self) -> Self:
         return self
@@ -116,7 +116,7 @@ class VideoSource(ABC):
         return frame
 
     def close(self) -> None:
-        """Let go of the file, the device or the stream; closing twice does nothing."""
+        """Close the file, the device or the stream; closing twice does nothing."""
         if not self._closed:
             self._closed = True
             self._release()

@@ -1,4 +1,4 @@
-"""Video out: H.264 with true times, whole or not at all.
+"""Writing H.264 video with true times, atomically.
 
 with VideoWriter(Path("drive.mp4"), 480, 270, rate=30) as writer:
     writer.write(image, time_s=0.0)
@@ -34,21 +34,21 @@ from x2localizer.sources.video.decoding import EXACT_ROUNDING
 from x2localizer.types import Image
 
 TIME_BASE = Fraction(1, 60000)
-"""One tick of the clock: whole numbers of them make 24, 25, 29.97, 30, 50, 59.94 and 60 frames per second."""
+"""One tick of the clock; 24, 25, 29.97, 30, 50, 59.94 and 60 frames per second are whole numbers of ticks."""
 
 _KEYFRAME_EVERY_S = 1
-"""Short enough that a reader which needs few frames can jump."""
+"""Short enough that a reader of few frames can skip the rest."""
 
 
 class _AbandonedError(Exception):
-    """Thrown into :func:`atomic_path` so that it forgets the file."""
+    """Thrown into :func:`atomic_path` to discard the file."""
 
 
 class VideoWriter:
-    """Writes RGB pictures of one size to a file that appears when the ``with`` block ends well.
+    """Writes RGB pictures of one size to a file that appears when the ``with`` block succeeds.
 
-    ``rate`` is the usual number of frames per second; ``start_time`` is written as the creation time (UTC),
-    of which MP4 keeps whole seconds. The same pictures and times give the same bytes.
+    ``rate`` is the nominal number of frames per second. ``start_time`` is written as the creation time, in UTC; MP4
+    stores whole seconds. The same pictures and times give the same bytes.
     """
 
     def __init__(
@@ -61,12 +61,12 @@ class VideoWriter:
     ) -> None:
         if width < 2 or height < 2 or width % 2 or height % 2:
             raise VideoError(
-                f"H.264 cannot hold pictures of {width} x {height} pixels.", "Give an even width and height."
+                f"H.264 cannot store pictures of {width} x {height} pixels.", "Use an even width and height."
             )
         if not 0 < rate < math.inf:
-            raise VideoError(f"The rate is {rate} frames per second.", "Give a number above 0.")
+            raise VideoError(f"The rate is {rate} frames per second.", "Use a number above 0.")
         if start_time is not None and start_time.tzinfo is None:
-            raise VideoError("The start time has no time zone.", "Give it in UTC.")
+            raise VideoError("The start time has no time zone.", "Use UTC.")
         self._path = Path(path)
         self._width, self._height, self._start_time = width, height, start_time
         self._rate = Fraction(rate).limit_denominator(1001)
@@ -102,32 +102,32 @@ class VideoWriter:
     def _add_stream(self, container: OutputContainer) -> VideoStream:
         if "libx264" in av.codecs_available:
             codec, options = "libx264", {"crf": "18", "preset": "veryfast"}
-        else:  # builds of FFmpeg without GPL parts
+        else:  # builds of FFmpeg without GPL components
             codec, options = "mpeg4", {"qmin": "2", "qmax": "2"}
         stream = cast(VideoStream, container.add_stream(codec, rate=self._rate, options=options))
         stream.width, stream.height, stream.pix_fmt = self._width, self._height, "yuv420p"
         stream.time_base = stream.codec_context.time_base = TIME_BASE
         stream.gop_size = max(1, round(self._rate * _KEYFRAME_EVERY_S))
-        stream.max_b_frames = 0  # stored in order of display: the length that the file states is exact
+        stream.max_b_frames = 0  # stored in display order, so that the stated duration is exact
         stream.thread_count = 1  # the bytes depend on the number of threads
         stream.colorspace, stream.color_range = Colorspace.ITU709, ColorRange.MPEG
         stream.color_primaries, stream.color_trc = ColorPrimaries.BT709, ColorTrc.BT709
         return stream
 
     def write(self, image: Image, time_s: float | None = None) -> None:
-        """Add an RGB picture, shape (height, width, 3), at a time in seconds (None: one frame on)."""
+        """Add an RGB picture, shape (height, width, 3), at a time in seconds; None is one frame after the last."""
         if image.shape != (self._height, self._width, 3) or image.dtype != np.uint8:
             raise VideoError(
-                f"A picture of shape {image.shape} and type {image.dtype} does not fit into {self._path}.",
-                f"Give uint8 pictures of shape {(self._height, self._width, 3)}.",
+                f"A picture of shape {image.shape} and type {image.dtype} does not fit {self._path}.",
+                f"Use uint8 pictures of shape {(self._height, self._width, 3)}.",
             )
         if time_s is not None and not 0 <= time_s < math.inf:
-            raise VideoError(f"A picture is to be shown at {time_s} s.", "Count seconds from 0.")
+            raise VideoError(f"A picture cannot be shown at {time_s} s.", "Count seconds from 0.")
         exact_s = self._next_s if time_s is None else Fraction(time_s)
         stamp = round(exact_s / TIME_BASE)
         if self._last is not None and stamp <= self._last:
             raise VideoError(
-                f"A picture at {float(exact_s):g} s is not later than the one before it.",
+                f"A picture at {float(exact_s):g} s is not later than the previous one.",
                 "Write pictures in order of time.",
             )
         self._encode(image, stamp)
@@ -168,7 +168,7 @@ class VideoWriter:
             return
         try:
             if self._last is None:
-                raise VideoError(f"No picture was written to {self._path}.", "Write one before closing.")
+                raise VideoError(f"No picture was written to {self._path}.", "Write at least one before closing.")
             self._mux(None)
         except BaseException:
             self._abandon()
@@ -176,7 +176,7 @@ class VideoWriter:
         self._file.__exit__(None, None, None)
 
     def _abandon(self) -> None:
-        """Leave what was at the path before as it was."""
+        """Discard the new file; a file that was at the path before stays unchanged."""
         with contextlib.suppress(av.error.FFmpegError):
             self._container.close()
         self._forget_file()
