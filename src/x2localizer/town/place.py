@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from x2localizer import geo
+from x2localizer.town.columns import X, Y
 from x2localizer.town.noise import stream
 from x2localizer.types import Bools, Floats, Position, Region
 
@@ -71,8 +72,11 @@ class Bounds:
 
     def encloses(self, points: Floats) -> bool:
         """Whether all points (k, 2) lie inside."""
-        x, y = points.T
-        return bool(x.min() > self.west and x.max() < self.east and y.min() > self.north and y.max() < self.south)
+        x = points[:, X]
+        if x.min() <= self.west or x.max() >= self.east:
+            return False
+        y = points[:, Y]
+        return bool(y.min() > self.north and y.max() < self.south)
 
     def overlaps(self, points: Floats) -> bool:
         """Whether the smallest bounds around points (k, 2) overlap these."""
