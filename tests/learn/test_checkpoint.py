@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from helpers.small_model import MODEL, SETTINGS
 from x2localizer.config import (
@@ -14,7 +16,7 @@ from x2localizer.config import (
 )
 from x2localizer.encoders.protocol import PARTS
 from x2localizer.errors import CheckpointError
-from x2localizer.learn.checkpoint import load_checkpoint, load_weights, save_checkpoint
+from x2localizer.learn.checkpoint import FORMAT, load_checkpoint, load_weights, save_checkpoint
 from x2localizer.learn.encoder import CheckpointEncoder
 from x2localizer.learn.model import Model
 
@@ -40,6 +42,11 @@ def test_a_checkpoint_is_strict_and_safe(run: Path, tmp_path: Path) -> None:
     path.write_bytes(bytes(data))
     with pytest.raises(CheckpointError, match="fingerprint"):
         load_checkpoint(path)
+    headers: tuple[dict[str, str], ...] = ({}, {"fingerprint": "0", "config": "{", "state": "{}"})
+    for header in headers:
+        save_file({"model.a": torch.zeros(1)}, path, {"format": FORMAT, **header})
+        with pytest.raises(CheckpointError, match="header"):
+            load_checkpoint(path)
     path.write_bytes(b"no")
     with pytest.raises(CheckpointError, match="damaged"):
         load_checkpoint(path)
