@@ -1,4 +1,4 @@
-"""The protocols: against brute force, on a small data set with untrained towers, and on rankings of others."""
+"""The protocols: against brute force, on a small dataset with untrained towers, and on rankings of others."""
 
 from __future__ import annotations
 

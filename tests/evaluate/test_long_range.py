@@ -1,4 +1,4 @@
-"""Long drives: the figures of known fixes, and the whole protocol on a small data set."""
+"""Long drives: the figures of known fixes, and the whole protocol on a small dataset."""
 
 from __future__ import annotations
 
