@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from x2localizer.cli.common import JsonOption, console, needs_training, show_values
+from x2localizer.cli.common import JsonOption, needs_training, show_values, status_lines
 from x2localizer.config import TrainSettings, load_config
 
 app = typer.Typer(help="Measure speeds. Every bench prints a table, or with --json one object.", no_args_is_help=True)
@@ -27,11 +27,8 @@ def town(
     """Speed of the embedded world on one core: street frames, towns, regions."""
     from x2localizer.datasets.bench import bench_town  # noqa: PLC0415 - numba takes a second to load
 
-    if as_json:
+    with status_lines("measuring ...", quiet=as_json):
         values = bench_town(seed, seconds)
-    else:
-        with console.status("measuring ..."):
-            values = bench_town(seed, seconds)
     notes = {
         "frames_per_s_48x96": "street frames per second per core",
         "frames_per_s_216x384": "street frames per second per core",

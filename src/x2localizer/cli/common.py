@@ -76,9 +76,9 @@ def _line_now_and_then(what: str, console: Console) -> Advance:
 
 
 @contextmanager
-def status_lines(first: str) -> Iterator[Callable[[str], None]]:
+def status_lines(first: str, *, quiet: bool = False) -> Iterator[Callable[[str], None]]:
     """A spinner with a line of text; call it to change the text. Without a terminal, each text is printed as a line."""
-    terminal = Console(stderr=True, highlight=False)
+    terminal = Console(stderr=True, highlight=False, quiet=quiet)
     if not terminal.is_terminal:
         terminal.print(first, markup=False, soft_wrap=True)
         yield lambda text: terminal.print(text, markup=False, soft_wrap=True)

@@ -18,6 +18,7 @@ from x2localizer.cli.common import (
     progress_columns,
     say,
     show_values,
+    status_lines,
 )
 from x2localizer.config import STAGES, TrainSettings, load_config
 from x2localizer.errors import ConfigError, UserError, nearest
@@ -100,7 +101,7 @@ def export(
     from x2localizer.learn.export import export_bundle, pictures_for  # noqa: PLC0415
 
     loaded = load_checkpoint(checkpoint)
-    with console.status("exporting ..."):
+    with status_lines("exporting and checking the graphs ..."):
         pictures = None if data is None else pictures_for(loaded.settings.model, data)
         bundle, differences = export_bundle(loaded, out, pictures, card)
     size = sum(path.stat().st_size for path in out.iterdir())
