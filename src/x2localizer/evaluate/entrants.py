@@ -74,7 +74,8 @@ def _entrant(
         if similarities.get(name).suits(encoder.spec)
         and (settings.adapters or similarities.get(name).codes == "regions")
     ]
-    model = NAMES.get((stage, settings.adapters), "X²Localizer")
+    ours = settings.family == "deit"
+    model = NAMES.get((stage, settings.adapters), "X²Localizer") if ours else f"{settings.family}, stage {stage}"
     return Entrant(run, model, tuple(names), encoder, parameters, tau_f=tau_f)
 
 
