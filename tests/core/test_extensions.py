@@ -6,10 +6,12 @@ it into the package would do. A toy encoder is added in tests/learn/test_familie
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,9 +27,11 @@ from x2localizer.evaluate.embed import Embeddings
 from x2localizer.evaluate.protocols import clip_windows
 from x2localizer.gallery import Gallery, index
 from x2localizer.localize import Localizer
+from x2localizer.localize.refresh import policies
+from x2localizer.registry import Registry
 from x2localizer.search import Searcher
 from x2localizer.similarity import Query, similarities
-from x2localizer.sinks import TrackContext, TrackFolder
+from x2localizer.sinks import TrackContext, TrackFolder, sinks
 from x2localizer.town.folder import save_drive, save_town
 from x2localizer.town.town import Town
 from x2localizer.types import Fix, Frame, Position
@@ -36,14 +40,19 @@ EXTENSIONS = Path(__file__).parent.parent / "extensions"
 
 
 @contextmanager
-def _added(package: str, folder: str) -> Iterator[None]:
+def _added(registry: Registry[Any], package: str, folder: str) -> Iterator[None]:
     """A package with one more file in it."""
     module = import_module(package)
+    before = dict(registry._classes)
     module.__path__.append(str(EXTENSIONS / folder))
     try:
         yield
     finally:
         module.__path__.remove(str(EXTENSIONS / folder))
+        registry._classes.clear()
+        registry._classes.update(before)
+        for path in (EXTENSIONS / folder).glob("*.py"):
+            sys.modules.pop(f"{package}.{path.stem}", None)
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +71,8 @@ def gallery(place: Path, tiny_bundle: Bundle) -> Gallery:
 def test_a_similarity_is_one_file(
     place: Path, gallery: Gallery, tiny_bundle: Bundle, tiny_dataset: Path, tmp_path: Path
 ) -> None:
-    with _added("x2localizer.similarity", "similarity"):
+    assert "s_toy" not in similarities.names()
+    with _added(similarities, "x2localizer.similarity", "similarity"):
         assert "s_toy" in similarities.names()
         frames = np.random.default_rng(0).integers(0, 256, (3, 32, 64, 3), dtype=np.uint8)
         query = Query(tiny_bundle.encode_frames(frames))
@@ -78,7 +88,7 @@ def test_a_similarity_is_one_file(
 
 
 def test_a_refresh_policy_is_one_file(gallery: Gallery, tiny_bundle: Bundle) -> None:
-    with _added("x2localizer.localize.refresh", "refresh"):
+    with _added(policies, "x2localizer.localize.refresh", "refresh"):
         localizer = Localizer(gallery, tiny_bundle, LocalizeSettings(policy="every-second"))
         rng = np.random.default_rng(1)
         frames = [Frame(i, float(i), rng.integers(0, 256, (32, 64, 3), dtype=np.uint8)) for i in range(31)]
@@ -87,7 +97,7 @@ def test_a_refresh_policy_is_one_file(gallery: Gallery, tiny_bundle: Bundle) -> 
 
 
 def test_an_output_format_is_one_file(tmp_path: Path) -> None:
-    with _added("x2localizer.sinks", "sinks"):
+    with _added(sinks, "x2localizer.sinks", "sinks"):
         with TrackFolder(TrackContext(tmp_path), ["wkt"]) as folder:
             folder.write(Fix(0, 0.0, "tracking", Position(39.0, -70.0), 0.9))
             folder.write(Fix(1, 1.0, "lost", Position(12.0, 12.0), 0.1))

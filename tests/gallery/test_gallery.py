@@ -322,7 +322,7 @@ def _coarse(path: Path, metres: float, pixels: int) -> None:
     profile = {
         "driver": "GTiff", "width": pixels, "height": pixels, "count": 3, "dtype": "uint8", "crs": "EPSG:3857",
         "transform": from_origin(0.0, 4e6, metres, metres), "sparse_ok": True, "tiled": True,
-        "blockxsize": 256, "blockysize": 256,
+        "blockxsize": 4096, "blockysize": 4096,
     }  # fmt: skip
     with rasterio.open(path, "w", **profile):
         pass
