@@ -24,8 +24,8 @@ from x2localizer.types import Bools, Image, Images, Mask, Progress, Region
 
 log = logging.getLogger(__name__)
 
-PIXELS_AT_ONCE = 2_000_000
-"""Pixels of a batch of pictures, whatever the size of the imagery."""
+PIXELS_AT_ONCE = 1 << 19
+"""Pixels of a batch of pictures: 128 tiles of 64 x 64, with which the shipped towers are fastest."""
 ROWS_AT_ONCE = 16
 """Blocks or regions per transaction."""
 ZOOMS = range(14, 23)
