@@ -24,7 +24,7 @@ from x2localizer.localize.confidence import NEVER_SURE, Confidence, evidence_for
 from x2localizer.localize.frames import FrameGate
 from x2localizer.localize.refresh import SearchMoment, policies
 from x2localizer.search import Prior, RankedRegions, Searcher
-from x2localizer.similarity import Query
+from x2localizer.similarity import Query, similarities
 from x2localizer.types import Candidate, Codes, Fix, Frame, Image, Position, Region, View
 
 SEARCHED_PER_CANDIDATE = 6
@@ -86,6 +86,11 @@ class Localizer:
         self.gallery, self.encoder = gallery, encoder
         self.settings = settings or LocalizeSettings()
         self._policy = policies.get(self.settings.policy)(self.settings)
+        if not similarities.get(self.settings.similarity).suits(encoder.spec):
+            raise ConfigError(
+                f"This bundle cannot make what {self.settings.similarity} compares.",
+                "Choose another similarity, such as s_path for image codes or s_g for set codes.",
+            )
         self.searcher = searcher or Searcher.over(
             gallery, self.settings.similarity, spacing_s=self.settings.keyframe_spacing_s,
             motion=self.settings.motion, threads=encoder.threads,
@@ -94,11 +99,6 @@ class Localizer:
             raise ConfigError(
                 f"The searcher ranks by {self.searcher.similarity.name}, the settings say {self.settings.similarity}.",
                 "Give both the same similarity.",
-            )
-        if not self.searcher.similarity.suits(encoder.spec):
-            raise ConfigError(
-                f"This bundle cannot make what {self.settings.similarity} compares.",
-                "Choose another similarity, such as s_path for image codes or s_g for set codes.",
             )
         self._allowed = None if prior is None else prior.allowed(gallery.regions)
         self.confidence = confidence or self._own_confidence()
