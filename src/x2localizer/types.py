@@ -65,6 +65,24 @@ class Frame:
     image: Image
 
 
+@dataclass(frozen=True, slots=True)
+class Movement:
+    """How a camera moved between two times, as odometry tells it.
+
+    start_s, end_s: the times.
+    distance_m: along its path; forward is positive.
+    turn_deg: change of its heading; clockwise is positive.
+    distance_sd_m, turn_sd_deg: standard deviations of both, without an error that all distances of a drive share.
+    """
+
+    start_s: float
+    end_s: float
+    distance_m: float
+    turn_deg: float
+    distance_sd_m: float
+    turn_sd_deg: float
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class TileId:
     """A Web-Mercator tile: zoom, column from the antimeridian eastward, row from the north."""
