@@ -85,6 +85,7 @@ DAMAGES: list[tuple[str, Damage]] = [
     ("centre is elsewhere", lambda root: _edit(root, "regions", _set("lat_deg", 0, 0.0))),
     ("duration differs", lambda root: _edit(root, "videos", _set("duration_s", 0, -5.0))),
     ("does not start at 0", lambda root: _edit(root, "frames", _set("time_s", 0, -1.0))),
+    ("move as no car does", lambda root: _edit(root, "frames", _set("speed_m_s", 3, 40.0))),
     ("heading is not an angle", lambda root: _edit(root, "frames", _set("heading_deg", 0, 9999.0))),
     ("not on the map", lambda root: _edit(root, "regions", _set("zoom", 0, 77))),
     ("not on the map", lambda root: _edit(root, "regions", _set("n", 0, 0))),

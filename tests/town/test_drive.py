@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from x2localizer import geo
+from x2localizer.motion import CAR_LIMITS
 from x2localizer.town.drive import Drive, draw_drive, open_film, region_bounds
 from x2localizer.town.layers import FIELD_UNIT_M
 from x2localizer.town.place import Bounds, core_regions
@@ -40,6 +41,23 @@ def test_cars_drive_at_5_to_15_m_s_and_sometimes_stop(drives: list[Drive]) -> No
     assert np.percentile(moving, 50) > 5.0
     assert (speeds < 0.5).mean() > 0.01
     assert (speeds < 0.5).mean() < 0.5
+
+
+def test_cars_move_as_cars_do(town: Town, drives: list[Drive]) -> None:
+    long = [drive for k in range(4) if (drive := draw_drive(town, 900 + k, 100.0)) is not None]
+    assert long
+    for drive in drives + long:
+        times = np.arange(0.0, 35.0, 0.1)
+        x, y, heading = drive.places(times)
+        steps = np.hypot(np.diff(x), np.diff(y))
+        speed = steps / 0.1
+        heading = np.unwrap(heading)
+        yaw = np.diff(heading) / 0.1
+        assert (speed * np.abs(yaw)).max() < CAR_LIMITS.sideways_m_s2
+        assert (np.abs(np.diff(speed)) / 0.1).max() < CAR_LIMITS.along_m_s2
+        assert np.degrees(np.abs(yaw)).max() < CAR_LIMITS.yaw_deg_s
+        bends = np.abs(np.diff(heading))[steps > 0.05] / steps[steps > 0.05]
+        assert bends.max() < 1.0 / CAR_LIMITS.turning_circle_m
 
 
 def test_cars_turn(drives: list[Drive]) -> None:

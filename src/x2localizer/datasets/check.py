@@ -18,6 +18,7 @@ from x2localizer.datasets.dataset import Dataset, open_dataset, video_blocks
 from x2localizer.datasets.media import below, read_picture
 from x2localizer.datasets.tables import ROLES, SCHEMAS, SPLITS, Media
 from x2localizer.errors import UserError
+from x2localizer.motion import beyond_limits
 from x2localizer.types import Region
 
 SAMPLE = 600
@@ -90,6 +91,7 @@ def check_dataset(
     _check_ids(report, *tables)
     _check_order(report, data)
     _check_places(report, data)
+    _check_motion(report, data)
     _check_media(report, data, full, progress)
     return report
 
@@ -266,6 +268,21 @@ def _check_places(report: CheckReport, data: Dataset) -> None:
             stay.append(video)
     report.add("note" if published else "error", "clips with frames outside their region", outside)
     report.add("note", "long drives that never leave their first region", stay)
+
+
+def _check_motion(report: CheckReport, data: Dataset) -> None:
+    """Check that cars move as cars do. Towns must; on drives of others it may also be an error of their track."""
+    frames = data.frame_table
+    times, heading, speed = (_numbers(frames, name) for name in ("time_s", "heading_deg", "speed_m_s"))
+    strange = []
+    for video, start, stop in video_blocks(frames):
+        part = slice(start, stop)
+        known = np.isfinite(heading[part]) & np.isfinite(speed[part]) & np.isfinite(times[part])
+        t, v, h = times[part][known], speed[part][known], heading[part][known]
+        if len(t) > 1 and (np.diff(t) > 0).all() and (found := beyond_limits(t, v, h)):
+            strange.append(f"{video}: {', '.join(found)}")
+    level = "error" if data.manifest.get("kind") == "town" else "note"
+    report.add(level, "videos that move as no car does", strange)
 
 
 def _check_shared_ground(report: CheckReport, regions: pa.Table, *, published: bool) -> None:

@@ -13,7 +13,7 @@ from x2localizer.town.districts import RGB
 from x2localizer.town.layers import Float32
 from x2localizer.town.noise import stream
 from x2localizer.town.place import Bounds, bounds_around
-from x2localizer.town.route import STEP_M, Route, draw_route, drive_times
+from x2localizer.town.route import STEP_M, Route, draw_route, drive_times, headings
 from x2localizer.town.scene import Camera, Look, Scene, build_scene, camera_at
 from x2localizer.town.seasons import season_palette, season_trees
 from x2localizer.town.street import VIEW_M, render
@@ -88,9 +88,8 @@ def _along(line: Floats, distance: Floats) -> tuple[Floats, Floats, Floats]:
     at = np.clip(distance / STEP_M, 0.0, len(line) - 1.001)
     i = at.astype(int)
     x, y = (line[i] + (at - i)[:, None] * (line[i + 1] - line[i])).T
-    back, ahead = np.maximum(i - 2, 0), np.minimum(i + 3, len(line) - 1)
-    dx, dy = (line[ahead] - line[back]).T
-    return x, y, np.arctan2(dx, -dy)
+    bearing = headings(line)
+    return x, y, bearing[i] + (at - i) * (bearing[i + 1] - bearing[i])
 
 
 def region_bounds(town: Town, region: Region, margin_m: float = 6.0) -> Bounds:

@@ -17,6 +17,14 @@ STEP_M = 0.5
 SHARPEST = 0.7
 """Cosine of the sharpest turn a car takes, as the angle between two arms of a junction."""
 
+# How cars drive here: with some room to motion.CAR_LIMITS, which no drive exceeds.
+TURNING_CIRCLE_M = 6.5
+SIDEWAYS_M_S2 = 2.4
+ALONG_M_S2 = 2.2
+YAW_RAD_S = 0.7
+SAMPLE_S = 0.05
+"""Time between the samples of a drive."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Route:
@@ -135,16 +143,49 @@ def _lane(rng: np.random.Generator, plan: Plan, walk: list[_Leg]) -> Route:
     tangent /= np.maximum(np.hypot(*tangent.T), 1e-6)[:, None]
     offset = _smooth(np.concatenate(offsets)[:, None], 41)
     lane = _smooth(centre + np.stack([-tangent[:, Y], tangent[:, X]], 1) * offset, 9)
-    length_at = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(lane, axis=0).T))])
+    limit, number = np.concatenate(limits), np.arange(len(lane), dtype=np.float64)
+    table = _even(np.column_stack([lane, centre, limit, number]))
+    for _ in range(8):
+        if float(curvature(table[:, :2]).max()) <= 1.0 / TURNING_CIRCLE_M:
+            break
+        table[:, :2] = _rounded(table[:, :2])
+        table = _even(table)
+    at_stops = np.interp(np.array(stops) / STEP_M, table[:, 5], np.arange(len(table)) * STEP_M)
+    return Route(table[:, :2].copy(), table[:, 2:4].copy(), table[:, 4].copy(), at_stops)
+
+
+def _even(table: Floats) -> Floats:
+    """A table of points, (k, columns) with x and y first, interpolated to points STEP_M apart."""
+    length_at = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(table[:, :2], axis=0).T))])
     grid = np.arange(0.0, length_at[-1], STEP_M)
+    return np.column_stack([np.interp(grid, length_at, column) for column in table.T])
 
-    def along(values: Floats) -> Floats:
-        return np.interp(grid, length_at, values)
 
-    lane_even = np.stack([along(lane[:, X]), along(lane[:, Y])], 1)
-    centre_even = np.stack([along(centre[:, X]), along(centre[:, Y])], 1)
-    index = np.minimum((np.array(stops) / STEP_M).astype(int), len(length_at) - 1)
-    return Route(lane_even, centre_even, along(np.concatenate(limits)), length_at[index] if stops else np.zeros(0))
+def _rounded(lane: Floats) -> Floats:
+    """A lane whose bends have at least the turning circle: too tight ones are smoothed until they have."""
+    for _ in range(100):
+        tight = np.flatnonzero(curvature(lane) > 1.0 / TURNING_CIRCLE_M)
+        if not len(tight):
+            break
+        near = np.zeros(len(lane))
+        for k in tight:
+            near[max(0, k - 12) : k + 13] = 1.0
+            share = _smooth(near[:, None], 9)
+        lane = (1.0 - share) * lane + share * _smooth(lane, 11)
+    return lane
+
+
+def headings(line: Floats) -> Floats:
+    """Headings along a polyline (k, 2), radians clockwise from north without jumps, (k,)."""
+    step = np.gradient(line, axis=0)
+    return np.unwrap(np.arctan2(step[:, X], -step[:, Y]))
+
+
+def curvature(line: Floats) -> Floats:
+    """Curvature along a polyline whose points need not be evenly spaced, per metre and without its sign, (k,)."""
+    step_m = np.maximum(np.hypot(*np.gradient(line, axis=0).T), 1e-6)
+    bend: Floats = np.abs(np.gradient(headings(line))) / step_m
+    return bend
 
 
 def _clip(route: Route, bounds: Bounds, length_m: float, rng: np.random.Generator) -> Route | None:
@@ -171,30 +212,59 @@ def drive_times(rng: np.random.Generator, route: Route, duration_s: float) -> tu
     """Times (seconds) and distances (metres) of a car along a route, for at least ``duration_s`` seconds.
 
     The car brakes before bends and stop lines and waits at some of the latter. If the route is too short, it drives
-    more slowly, down to 5 m/s, and then waits at the end, as at a red light.
+    more slowly, down to 5 m/s on straights, and then waits at the end, as at a red light.
     """
-    heading = np.unwrap(np.arctan2(*np.gradient(route.lane, axis=0).T))
-    bend = np.abs(_smooth(np.gradient(heading)[:, None] / STEP_M, 9)[:, 0])
-    speed = np.clip(np.sqrt(2.2 / np.maximum(bend, 1e-4)), 5.0, route.limit)
-    ideal = float((STEP_M / speed).sum())
+    bend = _widest(curvature(route.lane), 3)
+    safe = np.minimum(np.sqrt(SIDEWAYS_M_S2 / np.maximum(bend, 1e-4)), YAW_RAD_S / np.maximum(bend, 1e-4))
+    wanted = np.minimum(safe, route.limit)
+    ideal = float((STEP_M / wanted).sum())
     if ideal < duration_s:
-        speed = np.maximum(speed * ideal / duration_s, 5.0)
-    dwell = np.zeros(len(speed))
+        wanted = np.minimum(np.maximum(wanted * ideal / duration_s, 5.0), safe)
+    dwell = np.zeros(len(wanted))
     for stop in route.stops:
         if rng.uniform() < 0.5:
-            k = min(int(stop / STEP_M), len(speed) - 1)
-            speed[k] = 0.4
+            k = min(int(stop / STEP_M), len(wanted) - 2)
+            wanted[k] = 0.0
             dwell[k] = rng.uniform(1.5, 7.0)
-    for order in (range(1, len(speed)), range(len(speed) - 2, -1, -1)):
-        step = 1 if order.step > 0 else -1
-        for k in order:
-            speed[k] = min(speed[k], np.sqrt(speed[k - step] ** 2 + 2 * 2.2 * STEP_M))
-    times = np.concatenate([[0.0], np.cumsum(STEP_M / (0.5 * (speed[1:] + speed[:-1])))])
-    times = times + np.concatenate([[0.0], np.cumsum(dwell)[:-1]])
-    distances = np.arange(len(speed)) * STEP_M
-    halted = np.flatnonzero(dwell[:-1])
-    times = np.insert(times, halted + 1, times[halted] + dwell[halted])
-    distances = np.insert(distances, halted + 1, distances[halted])
-    if times[-1] < duration_s:
-        times, distances = np.append(times, duration_s + 1.0), np.append(distances, distances[-1])
-    return np.asarray(times, np.float64), np.asarray(distances, np.float64)
+    speed = _reachable(wanted)
+    if float(_step_times(speed).sum() + dwell.sum()) < duration_s:
+        wanted[-1] = 0.0
+        speed = _reachable(wanted)
+        dwell[-1] = duration_s + 1.0  # longer than is left
+    return _sampled(speed, dwell)
+
+
+def _widest(values: Floats, reach: int) -> Floats:
+    """The largest value within ``reach`` places of each."""
+    padded = np.pad(values, reach, mode="edge")
+    return np.asarray(np.lib.stride_tricks.sliding_window_view(padded, 2 * reach + 1).max(1))
+
+
+def _reachable(wanted: Floats) -> Floats:
+    """Speeds that a car can have: it gathers and loses speed no faster than ALONG_M_S2."""
+    speed = wanted.copy()
+    gain = 2 * ALONG_M_S2 * STEP_M
+    for k in range(1, len(speed)):
+        speed[k] = min(speed[k], np.sqrt(speed[k - 1] ** 2 + gain))
+    for k in range(len(speed) - 2, -1, -1):
+        speed[k] = min(speed[k], np.sqrt(speed[k + 1] ** 2 + gain))
+    return speed
+
+
+def _step_times(speed: Floats) -> Floats:
+    """Seconds from each point of a lane to the next, at constant acceleration in between."""
+    return np.asarray(2.0 * STEP_M / np.maximum(speed[1:] + speed[:-1], 1e-3))
+
+
+def _sampled(speed: Floats, dwell: Floats) -> tuple[Floats, Floats]:
+    """Times every SAMPLE_S and distances at them, of a car with these speeds and waiting times at the points."""
+    seconds = _step_times(speed)
+    leaves = np.concatenate([[0.0], np.cumsum(seconds + dwell[1:])]) + dwell[0]  # when each point is left
+    arrives = leaves - dwell
+    times = np.arange(0.0, leaves[-1] + SAMPLE_S, SAMPLE_S)
+    k = np.clip(np.searchsorted(leaves, times, "right") - 1, 0, len(seconds) - 1)
+    since = np.clip(times - leaves[k], 0.0, seconds[k])
+    gain = (speed[k + 1] - speed[k]) / seconds[k]
+    distances = (k + 0.0) * STEP_M + speed[k] * since + 0.5 * gain * since**2
+    distances[times >= arrives[-1]] = len(seconds) * STEP_M
+    return times, np.maximum.accumulate(np.minimum(distances, len(seconds) * STEP_M))
