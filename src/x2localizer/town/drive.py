@@ -78,9 +78,7 @@ class Drive:
 
     def speeds(self, times_s: Floats) -> Floats:
         """Speeds in metres per second at times."""
-        late = np.interp(times_s + 0.25, self.times_s, self.distances_m)
-        early = np.interp(times_s - 0.25, self.times_s, self.distances_m)
-        return np.asarray((late - early) / 0.5)
+        return np.interp(times_s, self.times_s, np.gradient(self.distances_m, self.times_s))
 
 
 def _along(line: Floats, distance: Floats) -> tuple[Floats, Floats, Floats]:
