@@ -42,7 +42,7 @@ class SplitSettings(Settings):
     towns: int = Field(1, ge=0)
     first_seed: int = Field(0, ge=0, lt=1 << 32)
     """Towns are seeds first_seed, first_seed + 1, ...; splits never share a seed, so never share ground."""
-    videos_per_region: int = Field(3, ge=1, le=99)
+    videos_per_region: int = Field(3, ge=0, le=99)
     """Drives in each region of the grid."""
     grid: bool = True
     """True: regions fill the town without overlap. False: each video has a region of its own, anywhere around it."""
@@ -74,6 +74,12 @@ class DatasetSettings(Settings):
     long_drive_s: float = Field(200.0, ge=20, le=3600)
     """Filmed seconds of a long drive; a gap, where there is one, comes on top."""
     longest_gap_s: float = Field(110.0, ge=1, le=600)
+    film_fps: float = Field(0.0, ge=0, le=60)
+    """Frames per second of the film of long drives, for odometry; 0 makes none."""
+    film_height: int = Field(216, ge=32, le=1080)
+    film_width: int = Field(384, ge=32, le=1920)
+    other_cameras: bool = False
+    """True: every second long drive is filmed with another field of view."""
     jpeg_quality: int = Field(92, ge=50, le=100)
 
     @model_validator(mode="after")

@@ -25,13 +25,16 @@ from x2localizer import __version__, geo
 from x2localizer.config import DatasetSettings, SplitSettings
 from x2localizer.datasets.dataset import MANIFEST
 from x2localizer.datasets.media import write_pictures
+from x2localizer.datasets.motion import motion_path, write_film, write_record
 from x2localizer.datasets.tables import FORMAT, SPLITS, FrameRow, RegionRow, Row, VideoRow, to_table, write_table
 from x2localizer.errors import DatasetError
 from x2localizer.files import LOCK, only_writer, remove_unfinished, write_text
 from x2localizer.sources.imagery import write_geotiff
-from x2localizer.town.drive import Drive, draw_drive, open_film, region_bounds
+from x2localizer.town.drive import FOV_DEG, Drive, draw_drive, open_film, region_bounds
+from x2localizer.town.folder import roads_geojson
 from x2localizer.town.noise import stream
 from x2localizer.town.place import ZOOM, core_regions, place_for
+from x2localizer.town.sensors import sensor_motion
 from x2localizer.town.town import Town, build_town, crop_region, crop_square, georeference, paint_town, shrink
 from x2localizer.town.weather import start_time
 from x2localizer.types import Floats, Image, Region
@@ -57,7 +60,7 @@ def jobs_of(settings: DatasetSettings) -> list[Job]:
     """The towns of a dataset, small splits first, so that wrong settings show early."""
     jobs = [
         Job(name, getattr(settings, name).first_seed + i, getattr(settings, name))
-        for name in ("test", "val", "train")
+        for name in ("val", "test", "train")
         for i in range(getattr(settings, name).towns)
     ]
     seeds = [job.seed for job in jobs]
@@ -110,7 +113,7 @@ def _make(
         progress(len(jobs), len(jobs))
         return out
     write_text(out / PARTS / "fingerprint", fingerprint + "\n")
-    for name in (PARTS, "frames", "tiles", "regions", "imagery"):
+    for name in (PARTS, "frames", "tiles", "regions", "imagery", "roads", "film", "motion"):
         remove_unfinished(out / name)
     missing = [job for job in jobs if not _part_done(out, job)]
     progress(len(jobs) - len(missing), len(jobs))
@@ -208,7 +211,8 @@ class _Part:
         self.area = f"town{job.seed}"
 
     def add_imagery(self) -> None:
-        """Write the town's aerial picture at the resolution of the dataset's tiles, as a GeoTIFF."""
+        """Write the town's aerial picture at the resolution of the dataset's tiles as a GeoTIFF, and its roads."""
+        write_text(self.out / "roads" / self.job.split / f"{self.area}.geojson", json.dumps(roads_geojson(self.town)))
         west, north, pixel = georeference(self.town)
         factor = self.town.settings.pixels_per_tile // self.settings.tile_px
         write_geotiff(
@@ -248,7 +252,9 @@ class _Part:
         total = self.settings.long_drive_s + gap
         regions = core_regions(self.town.place, self.settings.region_tiles)
         for attempt in range(40):
-            drive = draw_drive(self.town, 50_000 + number * 100 + attempt, total, night=number % 4 == 2)
+            drive = draw_drive(
+                self.town, 50_000 + number * 100 + attempt, total, night=number % 4 == 2, fov_deg=self._fov_deg(number)
+            )
             if drive is None or drive.route.length_m < 5.0 * total:
                 continue
             times = np.arange(0.0, total + 1e-6, self.settings.frame_spacing_s)
@@ -264,6 +270,26 @@ class _Part:
         for k, piece in enumerate(pieces):
             first = visited[int(np.searchsorted(times, piece[0]))]
             self._add_video(f"{ride}-{k}", ride, "long", self._add_region(first), drive, piece, start)
+            video = self.rows["videos"][-1]
+            assert isinstance(video, VideoRow)
+            self._add_motion(video, drive, piece)
+
+    def _fov_deg(self, number: int) -> float:
+        """The field of view of a long drive's camera: the usual one or, if asked for, another on every second drive."""
+        if not self.settings.other_cameras or number % 2 == 0:
+            return FOV_DEG
+        return float(stream(self.job.seed, "camera", number).uniform(45.0, 95.0))
+
+    def _add_motion(self, video: VideoRow, drive: Drive, times: Floats) -> None:
+        """Write what the car's sensors say, and film the drive for odometry if the settings ask for it."""
+        record = sensor_motion(self.town.seed, drive, times)
+        write_record(motion_path(self.out, video, "sensors"), record)
+        s = self.settings
+        if s.film_fps:
+            film = open_film(self.town, drive, s.film_height, s.film_width)
+            at = np.arange(0.0, times[-1] - times[0] + 1e-6, 1.0 / s.film_fps)
+            pictures = (film.image(float(times[0] + t)) for t in at)
+            write_film(self.out, video, at, pictures, drive.fov_deg)
 
     def _visited(self, drive: Drive, times: Floats, regions: list[Region]) -> list[Region] | None:
         """The region of the grid at each time; None if the drive leaves the grid."""

@@ -65,6 +65,7 @@ class Drive:
     mount_yaw: float  # radians by which the camera is mounted off the car's heading
     mount_pitch: float
     traffic: tuple[MovingCar, ...]  # at most MOVING_CARS
+    fov_deg: float = FOV_DEG  # of the camera, from its left edge to its right edge
 
     @property
     def duration_s(self) -> float:
@@ -98,7 +99,14 @@ def region_bounds(town: Town, region: Region, margin_m: float = 6.0) -> Bounds:
 
 
 def draw_drive(
-    town: Town, seed: int, duration_s: float, bounds: Bounds | None = None, *, night: bool = False, fair: bool = False
+    town: Town,
+    seed: int,
+    duration_s: float,
+    bounds: Bounds | None = None,
+    *,
+    night: bool = False,
+    fair: bool = False,
+    fov_deg: float = FOV_DEG,
 ) -> Drive | None:
     """A drive inside some bounds (by default the town without its outermost tiles); None if no road is long enough.
 
@@ -117,7 +125,7 @@ def draw_drive(
         conditions = fair_weather(conditions, town.season)
     shake = _draw_shake(rng)
     yaw, pitch = float(np.radians(rng.normal(0, 1.2))), float(np.radians(rng.normal(0, 1.0)))
-    return Drive(seed, route, times, distances, conditions, shake, yaw, pitch, _draw_traffic(rng, conditions))
+    return Drive(seed, route, times, distances, conditions, shake, yaw, pitch, _draw_traffic(rng, conditions), fov_deg)
 
 
 def _draw_shake(rng: np.random.Generator) -> Shake:
@@ -157,7 +165,7 @@ class Film:
         x, y, heading = (float(v[0]) for v in self.drive.places(np.array([time_s])))
         yaw, pitch = self.drive.shake.at(time_s)
         heading, pitch = heading + self.drive.mount_yaw + yaw, self.drive.mount_pitch + pitch
-        return camera_at(x, y, heading, self.height, self.width, FOV_DEG, pitch)
+        return camera_at(x, y, heading, self.height, self.width, self.drive.fov_deg, pitch)
 
     def image(self, time_s: float) -> Image:
         """The frame at a time, (height, width, 3)."""

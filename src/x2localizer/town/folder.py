@@ -36,7 +36,7 @@ def save_town(town: Town, folder: Path) -> None:
         folder / "aerial.tif", paint_town(town), crs="EPSG:3857", west=west, north=north, pixel=pixel,
         tags={"town": str(town.seed), "season": town.season},
     )  # fmt: skip
-    write_text(folder / "roads.geojson", json.dumps(_roads(town)))
+    write_text(folder / "roads.geojson", json.dumps(roads_geojson(town)))
     corner_lat, corner_lon = town.place.to_degrees(
         np.array([0.0, town.place.size_m]), np.array([town.place.size_m, 0.0])
     )
@@ -54,7 +54,7 @@ def save_town(town: Town, folder: Path) -> None:
     write_text(folder / "town.json", json.dumps(recipe, indent=2) + "\n")
 
 
-def _roads(town: Town) -> dict[str, object]:
+def roads_geojson(town: Town) -> dict[str, object]:
     """The centre lines of the roads as GeoJSON."""
     features = []
     for road in town.plan.roads:
