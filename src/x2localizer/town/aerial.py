@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from x2localizer.compiled import compiled
 from x2localizer.town.boxes import HEDGE, LOT, in_box
 from x2localizer.town.columns import BLUE, BOX, GREEN, RED, TREE
-from x2localizer.town.compiled import compiled
 from x2localizer.town.districts import CONE, POLE
 from x2localizer.town.ground import ground_colour, line_cover
 from x2localizer.town.layers import Float32, Layers, UInt8, UInt16

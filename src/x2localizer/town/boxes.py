@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from x2localizer.compiled import compiled, inlined
 from x2localizer.town.columns import BOX, TREE
-from x2localizer.town.compiled import compiled, inlined
 from x2localizer.town.districts import POLE, RGB
 from x2localizer.town.layers import Float32, UInt16
 

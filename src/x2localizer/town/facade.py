@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from x2localizer.compiled import inlined
 from x2localizer.town.boxes import BUILDING, CABIN, CAR, FENCE, HEDGE, WINDOW_STYLES
 from x2localizer.town.columns import BOX
-from x2localizer.town.compiled import inlined
 from x2localizer.town.ground import dash_cover, line_cover
 from x2localizer.town.layers import Float32
 from x2localizer.town.noise import hash01, smooth_noise

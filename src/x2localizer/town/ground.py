@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from x2localizer.compiled import inlined
 from x2localizer.town.boxes import COURT, DRIVEWAY, LOT, in_box
 from x2localizer.town.columns import BLUE, BOX, GREEN, RED, ROAD, X, Y
-from x2localizer.town.compiled import inlined
 from x2localizer.town.districts import (
     ASPHALT,
     DASHED,

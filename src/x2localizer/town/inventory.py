@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from x2localizer.compiled import compiled
 from x2localizer.town.boxes import Footprint
 from x2localizer.town.columns import BOX, ROAD, TREE
-from x2localizer.town.compiled import compiled
 from x2localizer.town.districts import RGB, WATER
 from x2localizer.town.layers import FIELD_UNIT_M, Float32, Layers, UInt8
 

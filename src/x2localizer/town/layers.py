@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from x2localizer.compiled import compiled
 from x2localizer.town.columns import ROAD, SEGMENT, WAVE, X, Y
-from x2localizer.town.compiled import compiled
 from x2localizer.town.districts import BANK, PARK, SURFACES, WATER, District
 from x2localizer.town.noise import smooth_noise
 from x2localizer.town.plan import Plan

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from x2localizer.compiled import compiled
 from x2localizer.town.boxes import (
     BUILDING,
     COURT,
@@ -21,7 +22,6 @@ from x2localizer.town.boxes import (
     mark_trees,
 )
 from x2localizer.town.columns import X, Y
-from x2localizer.town.compiled import compiled
 from x2localizer.town.districts import LAWN, PARK, PAVEMENT, RGB, District
 from x2localizer.town.inventory import Inventory, empty_inventory
 from x2localizer.town.layers import Float32, Layers, district_at

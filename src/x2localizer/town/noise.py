@@ -6,7 +6,7 @@ import zlib
 
 import numpy as np
 
-from x2localizer.town.compiled import inlined
+from x2localizer.compiled import inlined
 
 
 def stream(seed: int, *names: str | int) -> np.random.Generator:

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from x2localizer.compiled import compiled, inlined
 from x2localizer.town.boxes import in_box, turned_to_box
 from x2localizer.town.columns import BOX, TREE
-from x2localizer.town.compiled import compiled, inlined
 from x2localizer.town.layers import Float32
 from x2localizer.town.scene import CELL_M, Int32, Scene
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from x2localizer.compiled import compiled
 from x2localizer.town.boxes import box_reach
 from x2localizer.town.columns import BOX, TREE
-from x2localizer.town.compiled import compiled
 from x2localizer.town.layers import Float32
 from x2localizer.town.place import Bounds
 from x2localizer.types import Floats

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from x2localizer.compiled import compiled, inlined
 from x2localizer.town.boxes import BUILDING, in_box, turned_to_box
 from x2localizer.town.columns import BOX, TREE
-from x2localizer.town.compiled import compiled, inlined
 from x2localizer.town.districts import CONE, POLE, POPLAR
 from x2localizer.town.facade import wall_colour
 from x2localizer.town.layers import Float32, UInt8

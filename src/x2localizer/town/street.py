@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from x2localizer.compiled import compiled
 from x2localizer.town.columns import BLUE, GREEN, RED
-from x2localizer.town.compiled import compiled
 from x2localizer.town.ground import ground_colour
 from x2localizer.town.layers import Float32, Layers, UInt8
 from x2localizer.town.noise import hash01

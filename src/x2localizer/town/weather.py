@@ -8,9 +8,9 @@ from typing import Literal
 
 import numpy as np
 
+from x2localizer.compiled import compiled
 from x2localizer.town.aerial import Sun, cast_shadow, sun_at
 from x2localizer.town.columns import GREEN, TREE
-from x2localizer.town.compiled import compiled
 from x2localizer.town.districts import POLE
 from x2localizer.town.layers import Float32, Layers, UInt16
 from x2localizer.town.place import Bounds

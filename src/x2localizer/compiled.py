@@ -1,7 +1,8 @@
 """Kernels compiled by numba once: later processes load the machine code from a cache.
 
 numba's own cache only checks the file of a kernel and misses changes in functions that were compiled into it. So the
-cache is a folder named after the contents of all files of this package: new sources never run old machine code.
+cache is a folder named after the contents of all files of the kernel's package: new sources never run old machine code.
+A kernel may use compiled functions of its own package only.
 Importing a kernel writes nothing; the folder is created when the first kernel is called.
 """
 
@@ -28,9 +29,15 @@ Function = TypeVar("Function", bound=Callable[..., object])
 # the ground five times as slow.
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": True, "_nrt": False}
 
-_HERE = Path(__file__).parent
-# Hashed at import: when the first kernel is called, a source may differ from what was imported.
-_SOURCES = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(_HERE.glob("*.py")))).hexdigest()
+
+@functools.cache
+def _sources(package: Path) -> str:
+    """A short name for the contents of a package.
+
+    Read at import: when the first kernel is called, a source may differ from what was imported.
+    """
+    files = [Path(__file__), *sorted(package.glob("*.py"))]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
 
 
 def compiled(function: Function) -> Function:
@@ -48,7 +55,8 @@ def inlined(function: Function) -> Function:
 
 def _compile(function: Function, **options: Any) -> Function:
     dispatcher: Any = numba.njit(**OPTIONS, **options)(function)
-    dispatcher._cache = _CacheOnFirstCall(dispatcher)
+    package = Path(function.__code__.co_filename).parent
+    dispatcher._cache = _CacheOnFirstCall(dispatcher, package, _sources(package))
     return cast(Function, dispatcher)
 
 
@@ -58,13 +66,13 @@ class _CacheOnFirstCall(NullCache):  # type: ignore[misc, unused-ignore]
     ``njit(cache=True)`` would create the cache's folder while the kernel's module is imported.
     """
 
-    def __init__(self, dispatcher: Any) -> None:
-        self._dispatcher = dispatcher
+    def __init__(self, dispatcher: Any, package: Path, sources: str) -> None:
+        self._dispatcher, self._package, self._sources = dispatcher, package, sources
 
     def load_overload(self, signature: object, target_context: object) -> object:
         """The machine code for a signature, if it is in the cache. numba holds its compiler lock during the call."""
         settings: Any = numba.config
-        before, settings.CACHE_DIR = settings.CACHE_DIR, str(cache_folder())
+        before, settings.CACHE_DIR = settings.CACHE_DIR, str(cache_folder(self._package, self._sources))
         try:
             self._dispatcher.enable_caching()
         finally:
@@ -73,10 +81,10 @@ class _CacheOnFirstCall(NullCache):  # type: ignore[misc, unused-ignore]
 
 
 @functools.cache
-def cache_folder() -> Path:
-    """The folder of the machine code, created if missing: beside the sources if that is writable."""
-    for parent in _cache_parents():
-        folder = parent / f"numba-{_SOURCES[:12]}"
+def cache_folder(package: Path, sources: str) -> Path:
+    """The folder of a package's machine code, created if missing: beside the sources if that is writable."""
+    for parent in _cache_parents(package):
+        folder = parent / f"numba-{sources}"
         try:
             folder.mkdir(parents=True, exist_ok=True)
             (folder / "used").touch()
@@ -89,8 +97,8 @@ def cache_folder() -> Path:
     return folder
 
 
-def _cache_parents() -> Iterator[Path]:
-    yield _HERE / "__pycache__"
+def _cache_parents(package: Path) -> Iterator[Path]:
+    yield package / "__pycache__"
     with contextlib.suppress(RuntimeError):  # a user without a home
         yield Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "x2localizer"
 

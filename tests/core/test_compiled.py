@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from x2localizer.town import compiled
+from x2localizer import compiled
+from x2localizer.town import aerial
 from x2localizer.town.aerial import cast_shadow
 from x2localizer.town.town import Town, paint_town
 
@@ -34,17 +35,18 @@ def test_importing_the_kernels_writes_nothing() -> None:
 def test_machine_code_is_kept_in_a_folder_named_after_the_sources(town: Town) -> None:
     paint_town(town)
     kernel: Any = cast_shadow
-    assert Path(kernel.stats.cache_path).is_relative_to(compiled.cache_folder())
-    assert list(compiled.cache_folder().rglob("*cast_shadow*.nbi"))
+    package = Path(aerial.__file__).parent
+    folder = compiled.cache_folder(package, compiled._sources(package))
+    assert Path(kernel.stats.cache_path).is_relative_to(folder)
+    assert list(folder.rglob("*cast_shadow*.nbi"))
 
 
 def test_without_a_folder_to_write_to_the_cache_lasts_as_long_as_the_process(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr(compiled, "_HERE", tmp_path / "file")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    folder = compiled.cache_folder.__wrapped__()
+    folder = compiled.cache_folder.__wrapped__(tmp_path / "file", "sources")
     assert folder.is_dir()
     assert folder.parent == tmp_path
