@@ -1,0 +1,224 @@
+"""Kernels of the belief: move poses, weigh them, draw them again, and find where most of them are.
+
+Poses lie in one array, (POSE, n). Random numbers come from a hash of a seed and the pose's number, so a run is the same
+each time.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from x2localizer.compiled import compiled, inlined
+from x2localizer.types import Floats
+
+Float32 = npt.NDArray[np.float32]
+Int32 = npt.NDArray[np.int32]
+Int64 = npt.NDArray[np.int64]
+UInt8 = npt.NDArray[np.uint8]
+
+# Rows of the array of poses.
+X: Final = 0  # column in tiles
+Y: Final = 1  # row in tiles
+HEADING: Final = 2  # radians clockwise from north
+SCALE: Final = 3  # metres per metre of odometry
+BIAS: Final = 4  # of the odometry's yaw rate, radians per second
+WEIGHT: Final = 5  # logarithm of the weight
+TRUST: Final = 6  # 1 if this pose believes the tiles, 0 if not
+POSE: Final = 7
+
+NEAR_ROADS: Final = 16
+"""Cells of the field of roads along the side of a tile."""
+ROAD_STEP_M: Final = 0.25
+"""What one step of a distance in the field of roads is worth."""
+NOWHERE: Final = -1e9
+"""Instead of a value off the map; kernels know no NaN."""
+HALVES: Final = 2
+"""Cells of the field of tiles along the side of a tile."""
+
+
+@inlined
+def _uniform(seed: int, i: int, k: int) -> float:
+    """A pseudo-random number in (0, 1)."""
+    value = np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(i) * np.uint64(0xBF58476D1CE4E5B9)
+    value += np.uint64(k + 1) * np.uint64(0x94D049BB133111EB)
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    value = value ^ (value >> np.uint64(31))
+    return (float(value >> np.uint64(11)) + 0.5) / 9007199254740992.0
+
+
+@inlined
+def _normal(seed: int, i: int, k: int) -> float:
+    """A pseudo-random number of the normal distribution."""
+    return float(
+        np.sqrt(-2.0 * np.log(_uniform(seed, i, 2 * k))) * np.cos(2.0 * np.pi * _uniform(seed, i, 2 * k + 1))
+    )
+
+
+@compiled
+def move(
+    poses: Floats, distance_m: float, turn_rad: float, seconds: float, distance_sd: float, turn_sd: float,
+    bias_walk: float, tile_equator_m: float, world: float, seed: int,
+) -> None:  # fmt: skip
+    """Move every pose along its odometry; those at the end of a turn have turned by half of it on the way."""
+    for i in range(poses.shape[1]):
+        turn = turn_rad - poses[BIAS, i] * seconds + turn_sd * _normal(seed, i, 0)
+        length = distance_m * poses[SCALE, i] + distance_sd * _normal(seed, i, 1)
+        tile_m = tile_equator_m / np.cosh(np.pi * (1.0 - 2.0 * poses[Y, i] / world))
+        middle = poses[HEADING, i] + 0.5 * turn
+        poses[X, i] = (poses[X, i] + length * np.sin(middle) / tile_m) % world
+        poses[Y, i] -= length * np.cos(middle) / tile_m
+        poses[HEADING, i] += turn
+        if bias_walk > 0.0:
+            poses[BIAS, i] += bias_walk * _normal(seed, i, 2)
+
+
+@inlined
+def _road_fit(
+    x: float, y: float, heading: float, patch: int, corners: Int64, offsets: Int64, field: UInt8, world: float,
+    sigma_m: float, sigma_rad: float, floor: float,
+) -> float:  # fmt: skip
+    """How well a pose fits the roads around it: 1 on a road in its direction, 0 far from any; -1 off the patch."""
+    column = int(((x - corners[patch, 0]) % world) * NEAR_ROADS)
+    row = int(np.floor((y - corners[patch, 1]) * NEAR_ROADS))
+    columns, rows = corners[patch, 2] * NEAR_ROADS, corners[patch, 3] * NEAR_ROADS
+    if column < 0 or column >= columns or row < 0 or row >= rows:
+        return -1.0
+    cell = offsets[patch] + row * columns + column
+    best = 0.0
+    for k in range(2):
+        if field[cell, 2 * k] < 255:
+            off = field[cell, 2 * k] * ROAD_STEP_M / sigma_m
+            angle = heading - field[cell, 2 * k + 1] * (np.pi / 256.0)
+            angle = angle - np.pi * np.rint(angle / np.pi)
+            along = max(np.exp(-0.5 * (angle / sigma_rad) ** 2), floor)
+            best = max(best, np.exp(-0.5 * off * off) * along)
+    return best
+
+
+@compiled
+def weigh_roads(
+    poses: Floats, patch: Int32, corners: Int64, offsets: Int64, field: UInt8, world: float, sigma_m: float,
+    sigma_rad: float, floor: float, off_road: float, level: float, power: float,
+) -> None:  # fmt: skip
+    """Weigh poses by the roads: ``level`` is the logarithm of what a place off the map counts as."""
+    for i in range(poses.shape[1]):
+        fit = _road_fit(
+            poses[X, i], poses[Y, i], poses[HEADING, i], patch[i], corners, offsets, field, world, sigma_m, sigma_rad,
+            floor,
+        )  # fmt: skip
+        if fit >= 0.0:
+            poses[WEIGHT, i] += power * (np.log(off_road + (1.0 - off_road) * fit) - level)
+
+
+@inlined
+def _tile_value(x: float, y: float, patch: int, corners: Int64, offsets: Int64, values: Float32, world: float) -> float:
+    """A value of the tiles around a place, interpolated between tiles at half stride; NOWHERE off the patch."""
+    u = ((x - corners[patch, 0]) % world) * HALVES - 1.0
+    v = (y - corners[patch, 1]) * HALVES - 1.0
+    columns, rows = corners[patch, 2] * HALVES, corners[patch, 3] * HALVES
+    if u < 0.0 or v < 0.0 or u >= columns - 1 or v >= rows - 1:
+        return NOWHERE
+    c, r = int(u), int(v)
+    fu, fv = u - c, v - r
+    at = offsets[patch] + r * columns + c
+    top = values[at] * (1.0 - fu) + values[at + 1] * fu
+    low = values[at + columns] * (1.0 - fu) + values[at + columns + 1] * fu
+    return top * (1.0 - fv) + low * fv
+
+
+@compiled
+def weigh_tiles(
+    poses: Floats, patch: Int32, corners: Int64, offsets: Int64, values: Float32, world: float, power: float
+) -> None:
+    """Weigh poses by what the tiles say of a frame; poses that do not trust them, or are off the map, stay as they are."""
+    for i in range(poses.shape[1]):
+        if poses[TRUST, i] > 0.5:
+            value = _tile_value(poses[X, i], poses[Y, i], patch[i], corners, offsets, values, world)
+            if value > NOWHERE:
+                poses[WEIGHT, i] += power * value
+
+
+@compiled
+def draw_again(poses: Floats, patch: Int32, cumulative: Floats, spread: Floats, out: Floats, out_patch: Int32,
+               tile_equator_m: float, world: float, seed: int) -> None:  # fmt: skip
+    """Draw poses in proportion to their weights, evenly spaced, and scatter them a little.
+
+    spread: deviations in metres, radians, scale, bias, and the share of poses that change their mind about the tiles.
+    """
+    count, k = out.shape[1], 0
+    start = _uniform(seed, 0, 99)
+    total = cumulative[-1]
+    for i in range(count):
+        goal = (i + start) / count * total
+        while k < len(cumulative) - 1 and cumulative[k] < goal:
+            k += 1
+        for row in range(POSE):
+            out[row, i] = poses[row, k]
+        out_patch[i] = patch[k]
+        tile_m = tile_equator_m / np.cosh(np.pi * (1.0 - 2.0 * out[Y, i] / world))
+        out[X, i] = (out[X, i] + spread[0] * _normal(seed, i, 0) / tile_m) % world
+        out[Y, i] += spread[0] * _normal(seed, i, 1) / tile_m
+        out[HEADING, i] += spread[1] * _normal(seed, i, 2)
+        out[SCALE, i] *= np.exp(spread[2] * _normal(seed, i, 3))
+        out[BIAS, i] += spread[3] * _normal(seed, i, 4)
+        if _uniform(seed, i, 50) < spread[4]:
+            out[TRUST, i] = 1.0 - out[TRUST, i]
+        out[WEIGHT, i] = 0.0
+
+
+@compiled
+def gather(
+    poses: Floats, patch: Int32, weight: Floats, corners: Int64, offsets: Int64, world: float, cells: Floats
+) -> float:
+    """Add the weights of poses to the cells of the map at half stride; returns the weight off the map."""
+    off = 0.0
+    for i in range(poses.shape[1]):
+        p = patch[i]
+        column = int(((poses[X, i] - corners[p, 0]) % world) * HALVES)
+        row = int(np.floor((poses[Y, i] - corners[p, 1]) * HALVES))
+        if 0 <= column < corners[p, 2] * HALVES and 0 <= row < corners[p, 3] * HALVES:
+            cells[offsets[p] + row * corners[p, 2] * HALVES + column] += weight[i]
+        else:
+            off += weight[i]
+    return off
+
+
+@compiled
+def stamp_roads(
+    points: Floats, headings: Floats, patch: Int32, corners: Int64, offsets: Int64, world: float, reach_m: float,
+    tile_equator_m: float, apart_rad: float, field: UInt8,
+) -> None:  # fmt: skip
+    """Enter points of roads into the field: distance and direction of the nearest road, and of one that crosses it."""
+    for i in range(points.shape[0]):
+        p = patch[i]
+        if p < 0:
+            continue
+        cell_m = tile_equator_m / np.cosh(np.pi * (1.0 - 2.0 * points[i, 1] / world)) / NEAR_ROADS
+        u = ((points[i, 0] - corners[p, 0]) % world) * NEAR_ROADS
+        v = (points[i, 1] - corners[p, 1]) * NEAR_ROADS
+        columns, rows = corners[p, 2] * NEAR_ROADS, corners[p, 3] * NEAR_ROADS
+        angle = headings[i] % np.pi
+        code = np.uint8(int(np.rint(angle * (256.0 / np.pi))) % 256)
+        reach = int(reach_m / cell_m) + 1
+        for r in range(max(0, int(v) - reach), min(rows, int(v) + reach + 1)):
+            for c in range(max(0, int(u) - reach), min(columns, int(u) + reach + 1)):
+                metres = np.hypot(c + 0.5 - u, r + 0.5 - v) * cell_m
+                if metres > reach_m:
+                    continue
+                steps = min(int(metres / ROAD_STEP_M), 254)
+                cell = offsets[p] + r * columns + c
+                first = field[cell, 1] * (np.pi / 256.0)
+                turn = angle - first
+                turn = abs(turn - np.pi * np.rint(turn / np.pi))
+                if field[cell, 0] == 255 or turn <= apart_rad:
+                    if steps < field[cell, 0]:
+                        field[cell, 0], field[cell, 1] = steps, code
+                elif steps < field[cell, 0]:
+                    field[cell, 2], field[cell, 3] = field[cell, 0], field[cell, 1]
+                    field[cell, 0], field[cell, 1] = steps, code
+                elif steps < field[cell, 2]:
+                    field[cell, 2], field[cell, 3] = steps, code
