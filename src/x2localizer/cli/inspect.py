@@ -1,4 +1,4 @@
-"""``x2l inspect``: show what a video, imagery, roads, a track or a gallery contains, and whether it can be used."""
+"""``x2l inspect``: show what a video, imagery, roads, a track, motion or a gallery contains."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import numpy as np
 import typer
 
 from x2localizer.cli.common import say, show_values
-from x2localizer.errors import ConfigError, ImageryError, RoadError, TrackError, UserError, VideoError
+from x2localizer.errors import ConfigError, ImageryError, MotionError, RoadError, TrackError, UserError, VideoError
 from x2localizer.show.pictures import contact_sheet, save_picture
 from x2localizer.sources.imagery import Glance, glance, open_imagery
+from x2localizer.sources.motion import read_motion
+from x2localizer.sources.motion.record import MAX_GAP_S
 from x2localizer.sources.roads import ROAD_SUFFIXES, RoadKind, read_roads
 from x2localizer.sources.tracks import TELEMETRY_SUFFIXES, TRACK_SUFFIXES, read_track
 from x2localizer.sources.video import open_video
@@ -25,7 +27,7 @@ IMAGERY_SUFFIXES = {".tif", ".tiff", ".vrt", ".mbtiles", ".jp2", ".img"}
 
 
 def inspect(
-    path: Annotated[str, typer.Argument(help="A video, a camera, a stream, imagery, roads, a track, or a gallery.")],
+    path: Annotated[str, typer.Argument(help="A video, camera, stream, imagery, roads, track, motion, or gallery.")],
     picture: Annotated[Path | None, typer.Option(help="File for a contact sheet or a map.")] = None,
     spacing: Annotated[float, typer.Option(min=0.01, help="Seconds between the frames of a video.")] = 5.0,
 ) -> None:
@@ -47,8 +49,8 @@ def inspect(
         readers = [_imagery]
     elif _is_roads(path):
         readers = [_roads]
-    elif suffix in TRACK_SUFFIXES:
-        readers = [_track]
+    elif suffix in TRACK_SUFFIXES or suffix == ".parquet":
+        readers = [_motion] if suffix == ".parquet" else [_track, _motion]
     elif suffix in VIDEO_SUFFIXES or path.startswith(("camera:", "/dev/video", "rtsp:", "http:", "https:")):
         readers = [_video]
     else:
@@ -57,7 +59,7 @@ def inspect(
     for reader in readers:
         try:
             values = reader(path, picture, spacing)
-        except (VideoError, ImageryError, RoadError, TrackError) as problem:
+        except (VideoError, ImageryError, RoadError, TrackError, MotionError) as problem:
             problems.append(problem)
             continue
         show_values(path, values, False)
@@ -188,4 +190,19 @@ def _track(path: str, picture: Path | None, spacing: float) -> Values:
         "start_time": str(track.start_time or "unknown"),
         "gaps over 5 s": int((gaps > 5.0).sum()),
         "points dropped": str(track.dropped),
+    }
+
+
+def _motion(path: str, picture: Path | None, spacing: float) -> Values:
+    record = read_motion(path)
+    if picture is not None:
+        raise ConfigError("Motion has no picture.", "Remove --picture.")
+    return {
+        "kind": "motion",
+        "samples": len(record.times_s),
+        "duration_s": record.duration_s,
+        "distance": f"{record.distances_m[-1]:,.0f} m" if record.has_distance else "not recorded",
+        "turn": f"{record.headings_deg[-1]:,.0f} degrees, clockwise" if record.has_turn else "not recorded",
+        "start_time": str(record.start_time or "unknown"),
+        "gaps over 3 s": int((np.diff(record.times_s) > MAX_GAP_S).sum()),
     }
