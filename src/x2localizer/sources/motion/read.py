@@ -63,7 +63,7 @@ def _read(path: Path, rate_hz: float | None) -> MotionRecord:
     return read_tum(path) if columns == TUM_COLUMNS else read_table(path)
 
 
-def write_motion(path: Path, record: MotionRecord) -> None:
+def write_motion(path: str | Path, record: MotionRecord) -> None:
     """Write motion as CSV: distance and heading so far with their variances, and for people speed and yaw rate.
 
     Reading it gives the same record, but for ``scale_sd``, ``bias_sd_deg_s`` and ``start_time``.
@@ -81,4 +81,4 @@ def write_motion(path: Path, record: MotionRecord) -> None:
         }
     rows = zip(*columns.values(), strict=True)
     lines = [",".join(columns), *(",".join(f"{float(value):.9g}" for value in row) for row in rows)]
-    write_text(path, "\n".join(lines) + "\n")
+    write_text(Path(path), "\n".join(lines) + "\n")
