@@ -161,7 +161,7 @@ def _roads(path: str, picture: Path | None, spacing: float) -> Values:
 
 def _gallery(path: str, picture: Path | None, spacing: float) -> Values:
     from x2localizer.gallery.describe import describe  # noqa: PLC0415 - LanceDB takes a while to load
-    from x2localizer.gallery.store import open_any  # noqa: PLC0415
+    from x2localizer.gallery.open import open_any  # noqa: PLC0415
     from x2localizer.show.gallery_map import gallery_picture  # noqa: PLC0415
 
     if picture is not None:

@@ -2,7 +2,8 @@
 
 from x2localizer.gallery.build import Estimate, index
 from x2localizer.gallery.build_roads import index_roads
+from x2localizer.gallery.open import open_gallery
 from x2localizer.gallery.regions import RegionTable
-from x2localizer.gallery.store import Gallery, open_gallery
+from x2localizer.gallery.store import Gallery
 
 __all__ = ["Estimate", "Gallery", "RegionTable", "index", "index_roads", "open_gallery"]

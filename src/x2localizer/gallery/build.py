@@ -18,7 +18,8 @@ from x2localizer.errors import ConfigError, GalleryError, ImageryError
 from x2localizer.gallery.build_roads import add_roads
 from x2localizer.gallery.grid import BLOCK, HALVES, MIN_COVERAGE, TileSpan, block_corners, tile_span
 from x2localizer.gallery.manifest import GalleryManifest, ImagerySource
-from x2localizer.gallery.store import PICTURE_PX, Corner, Gallery, TileBlock, open_for_writing, place_id
+from x2localizer.gallery.open import open_for_writing
+from x2localizer.gallery.store import PICTURE_PX, Corner, Gallery, TileBlock, place_id
 from x2localizer.similarity import CodeKind
 from x2localizer.sources.imagery import Imagery, open_imagery
 from x2localizer.types import Bools, Image, Images, Mask, Progress, Region

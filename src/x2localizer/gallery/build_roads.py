@@ -16,8 +16,9 @@ import numpy as np
 
 from x2localizer.errors import ConfigError, RoadError
 from x2localizer.gallery.manifest import RoadSource
+from x2localizer.gallery.open import find_gallery, make_roads_only
 from x2localizer.gallery.roads import to_rows
-from x2localizer.gallery.store import Gallery, find_gallery, make_roads_only
+from x2localizer.gallery.store import Gallery
 from x2localizer.sources.roads import RoadKind, Roads, road_batches
 from x2localizer.sources.roads.roads import bounds_of
 from x2localizer.types import Floats, Progress

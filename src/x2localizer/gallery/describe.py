@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from x2localizer.gallery.store import Gallery, open_any
+from x2localizer.gallery.open import open_any
+from x2localizer.gallery.store import Gallery
 
 
 def describe(address: str) -> dict[str, object]:
