@@ -41,6 +41,14 @@ class TrackError(UserError):
     """A recorded track that cannot be read."""
 
 
+class RoadError(UserError):
+    """A file of roads that cannot be read."""
+
+
+class MotionError(UserError):
+    """A file of recorded motion that cannot be read."""
+
+
 class DatasetError(UserError):
     """A dataset that is missing, damaged or in another format."""
 

@@ -1,4 +1,4 @@
-"""``x2l inspect``: show what a video, imagery or track contains, and whether it can be used."""
+"""``x2l inspect``: show what a video, imagery, roads, a track, motion or a gallery contains."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ import numpy as np
 import typer
 
 from x2localizer.cli.common import say, show_values
-from x2localizer.errors import ConfigError, ImageryError, TrackError, UserError, VideoError
+from x2localizer.errors import ConfigError, ImageryError, MotionError, RoadError, TrackError, UserError, VideoError
 from x2localizer.show.pictures import contact_sheet, save_picture
 from x2localizer.sources.imagery import Glance, glance, open_imagery
+from x2localizer.sources.motion import read_motion
+from x2localizer.sources.motion.record import MAX_GAP_S
+from x2localizer.sources.roads import ROAD_SUFFIXES, RoadKind, read_roads
 from x2localizer.sources.tracks import TELEMETRY_SUFFIXES, TRACK_SUFFIXES, read_track
 from x2localizer.sources.video import open_video
 from x2localizer.types import Image
@@ -24,13 +27,14 @@ IMAGERY_SUFFIXES = {".tif", ".tiff", ".vrt", ".mbtiles", ".jp2", ".img"}
 
 
 def inspect(
-    path: Annotated[str, typer.Argument(help="A video, a camera, a stream, imagery, or a track.")],
+    path: Annotated[str, typer.Argument(help="A video, camera, stream, imagery, roads, track, motion, or gallery.")],
     picture: Annotated[Path | None, typer.Option(help="File for a contact sheet or a map.")] = None,
     spacing: Annotated[float, typer.Option(min=0.01, help="Seconds between the frames of a video.")] = 5.0,
 ) -> None:
     """Show what a file contains, as the localizer sees it.
 
-    Examples: x2l inspect ride.mp4 --picture sheet.png, x2l inspect city.tif, x2l inspect ride.gpx
+    Examples: x2l inspect ride.mp4 --picture sheet.png, x2l inspect city.tif, x2l inspect city.osm.pbf,
+    x2l inspect ride.gpx, x2l inspect city-gallery --picture map.png
     """
     if not path.strip():
         raise ConfigError("There is nothing to inspect.", "Name a file: x2l inspect ride.mp4")
@@ -39,10 +43,14 @@ def inspect(
     if (Path(path) / "dataset.json").is_file():
         raise ConfigError(f"{path} is a dataset.", f"Use: x2l check {path}")
     suffix = Path(path).suffix.lower()
-    if suffix in IMAGERY_SUFFIXES:
-        readers: list[Reader] = [_imagery]
-    elif suffix in TRACK_SUFFIXES:
-        readers = [_track]
+    if (Path(path) / "about.lance").is_dir():
+        readers: list[Reader] = [_gallery]
+    elif suffix in IMAGERY_SUFFIXES:
+        readers = [_imagery]
+    elif _is_roads(path):
+        readers = [_roads]
+    elif suffix in TRACK_SUFFIXES or suffix == ".parquet":
+        readers = [_motion] if suffix == ".parquet" else [_track, _motion]
     elif suffix in VIDEO_SUFFIXES or path.startswith(("camera:", "/dev/video", "rtsp:", "http:", "https:")):
         readers = [_video]
     else:
@@ -51,7 +59,7 @@ def inspect(
     for reader in readers:
         try:
             values = reader(path, picture, spacing)
-        except (VideoError, ImageryError, TrackError) as problem:
+        except (VideoError, ImageryError, RoadError, TrackError, MotionError) as problem:
             problems.append(problem)
             continue
         show_values(path, values, False)
@@ -123,6 +131,44 @@ def _imagery(path: str, picture: Path | None, spacing: float) -> Values:
         }
 
 
+def _is_roads(path: str) -> bool:
+    """Whether the name is that of a file of roads; ``.osm.gz`` and ``.osm.bz2`` too."""
+    name = Path(path.lower())
+    return (Path(name.stem).suffix if name.suffix in (".gz", ".bz2") else name.suffix) in ROAD_SUFFIXES
+
+
+def _roads(path: str, picture: Path | None, spacing: float) -> Values:
+    from x2localizer.show.gallery_map import roads_picture  # noqa: PLC0415
+
+    roads = read_roads(path)
+    if picture is not None:
+        save_picture(picture, roads_picture(roads))
+    west, south, east, north = roads.bounds or (0.0, 0.0, 0.0, 0.0)
+    lengths = roads.lengths_by_kind_m()
+    return {
+        "kind": "roads",
+        "south, west": f"{south:.6f}, {west:.6f}",
+        "north, east": f"{north:.6f}, {east:.6f}",
+        "roads": len(roads),
+        "length": f"{sum(lengths.values()) / 1000:,.1f} km",
+        "main roads": f"{lengths[RoadKind.MAIN] / 1000:,.1f} km",
+        "streets": f"{lengths[RoadKind.STREET] / 1000:,.1f} km",
+        "service roads and tracks": f"{lengths[RoadKind.SERVICE] / 1000:,.1f} km",
+        "one-way": f"{roads.oneway.mean():.0%} of the roads",
+        "lines dropped": f"{roads.dropped} with impossible coordinates" if roads.dropped else "none",
+    }
+
+
+def _gallery(path: str, picture: Path | None, spacing: float) -> Values:
+    from x2localizer.gallery.describe import describe  # noqa: PLC0415 - LanceDB takes a while to load
+    from x2localizer.gallery.open import open_any  # noqa: PLC0415
+    from x2localizer.show.gallery_map import gallery_picture  # noqa: PLC0415
+
+    if picture is not None:
+        save_picture(picture, gallery_picture(open_any(path)))
+    return {"kind": "gallery", **describe(path)}
+
+
 def _coverage(whole: Glance) -> str:
     """The share of its bounds that imagery covers, and how it was measured."""
     if not whole.places:
@@ -144,4 +190,19 @@ def _track(path: str, picture: Path | None, spacing: float) -> Values:
         "start_time": str(track.start_time or "unknown"),
         "gaps over 5 s": int((gaps > 5.0).sum()),
         "points dropped": str(track.dropped),
+    }
+
+
+def _motion(path: str, picture: Path | None, spacing: float) -> Values:
+    record = read_motion(path)
+    if picture is not None:
+        raise ConfigError("Motion has no picture.", "Remove --picture.")
+    return {
+        "kind": "motion",
+        "samples": len(record.times_s),
+        "duration_s": record.duration_s,
+        "distance": f"{record.distances_m[-1]:,.0f} m" if record.has_distance else "not recorded",
+        "turn": f"{record.headings_deg[-1]:,.0f} degrees, clockwise" if record.has_turn else "not recorded",
+        "start_time": str(record.start_time or "unknown"),
+        "gaps over 3 s": int((np.diff(record.times_s) > MAX_GAP_S).sum()),
     }

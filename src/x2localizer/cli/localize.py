@@ -27,6 +27,10 @@ def index(
     imagery: Annotated[
         list[str] | None, typer.Argument(help="Imagery: GeoTIFF, COG, VRT, MBTiles, or a folder of XYZ tiles.")
     ] = None,
+    roads: Annotated[
+        list[Path] | None,
+        typer.Option(help="Roads: .osm, .osm.pbf, GeoPackage, Shapefile or GeoJSON; may be repeated."),
+    ] = None,
     out: Annotated[str, typer.Option(help="The gallery: a folder, or an object-store address.")] = "gallery",
     bundle: Annotated[str, typer.Option(help="A bundle: the name of a shipped one, or a folder.")] = "town",
     codes: Annotated[
@@ -39,7 +43,7 @@ def index(
     info: Annotated[bool, typer.Option("--info", help="Only show what is in the gallery.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Put aerial imagery into a gallery. An interrupted run resumes; more imagery is added to what is there.
+    """Put aerial imagery and roads into a gallery. An interrupted run resumes; more is added to what is there.
 
     Examples:
 
@@ -47,27 +51,38 @@ def index(
 
       x2l index north.tif south.tif --out city-gallery --codes tiles,regions
 
+      x2l index city.tif --roads city.osm.pbf --out city-gallery
+
+      x2l index --roads city.osm.pbf --out city-gallery
+
       x2l index --info --out city-gallery
     """
     from x2localizer.encoders import open_bundle  # noqa: PLC0415
     from x2localizer.gallery import index as build  # noqa: PLC0415
+    from x2localizer.gallery import index_roads  # noqa: PLC0415
     from x2localizer.gallery.describe import describe  # noqa: PLC0415
 
     if not info:
-        if not imagery:
+        if not imagery and not roads:
             raise ConfigError("There is no imagery to index.", "Name a file: x2l index IMAGERY --out GALLERY")
 
         def before(name: str, estimate: Estimate) -> None:
             announce(f"{name}: {estimate}")
 
-        with progress_bar("indexing") as progress:
-            build(
-                imagery, open_bundle(bundle), out, codes=split_words(codes), zoom=zoom, stride=stride,  # type: ignore[arg-type]
-                replace=replace, allow_long=yes, announce=before,
-                progress=lambda what, done, total: progress(done, total, what),
-            )  # fmt: skip
+        with progress_bar("indexing") as bar:
+
+            def progress(what: str, done: int, total: int) -> None:
+                bar(done, total, what)
+
+            if imagery:
+                build(
+                    imagery, open_bundle(bundle), out, roads=roads or (), codes=split_words(codes), zoom=zoom,  # type: ignore[arg-type]
+                    stride=stride, replace=replace, allow_long=yes, announce=before, progress=progress,
+                )  # fmt: skip
+            else:
+                index_roads(roads or (), out, replace=replace, progress=progress)
     show_values(f"gallery {out}", describe(out), as_json)
-    if not info and not as_json:
+    if imagery and not info and not as_json:
         say(f"next: x2l localize VIDEO --gallery {out} --out track")
 
 

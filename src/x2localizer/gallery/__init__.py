@@ -1,7 +1,9 @@
-"""What lies where: regions and tiles of aerial imagery with their codes, on disk or in an object store."""
+"""What lies where: regions and tiles of aerial imagery with their codes, and roads, on disk or in an object store."""
 
 from x2localizer.gallery.build import Estimate, index
+from x2localizer.gallery.build_roads import index_roads
+from x2localizer.gallery.open import open_gallery
 from x2localizer.gallery.regions import RegionTable
-from x2localizer.gallery.store import Gallery, open_gallery
+from x2localizer.gallery.store import Gallery
 
-__all__ = ["Estimate", "Gallery", "RegionTable", "index", "open_gallery"]
+__all__ = ["Estimate", "Gallery", "RegionTable", "index", "index_roads", "open_gallery"]

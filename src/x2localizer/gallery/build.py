@@ -15,9 +15,11 @@ from x2localizer import geo
 from x2localizer.datasets.tiles import cut_tiles, half_stride
 from x2localizer.encoders import Encoder
 from x2localizer.errors import ConfigError, GalleryError, ImageryError
+from x2localizer.gallery.build_roads import add_roads
 from x2localizer.gallery.grid import BLOCK, HALVES, MIN_COVERAGE, TileSpan, block_corners, tile_span
 from x2localizer.gallery.manifest import GalleryManifest, ImagerySource
-from x2localizer.gallery.store import PICTURE_PX, Corner, Gallery, TileBlock, open_for_writing, place_id
+from x2localizer.gallery.open import open_for_writing
+from x2localizer.gallery.store import PICTURE_PX, Corner, Gallery, TileBlock, place_id
 from x2localizer.similarity import CodeKind
 from x2localizer.sources.imagery import Imagery, open_imagery
 from x2localizer.types import Bools, Image, Images, Mask, Progress, Region
@@ -55,6 +57,7 @@ def index(
     encoder: Encoder,
     address: str | Path,
     *,
+    roads: Sequence[str | Path] = (),
     codes: Sequence[CodeKind] = ("tiles",),
     zoom: int = 19,
     stride: int = 3,
@@ -65,6 +68,7 @@ def index(
 ) -> Gallery:
     """Put imagery into a gallery, a new one or one that is there; an interrupted run resumes.
 
+    roads: files of roads to add; :func:`x2localizer.gallery.index_roads` adds roads alone.
     codes: which codes to compute: "tiles" is all that the default localizer needs; "regions" adds set codes, which the
         paper's similarities s_g, s_f and s_mix compare.
     stride: distance of regions in tiles: 3 puts every place at least 2 tiles inside some region of 7.
@@ -83,6 +87,7 @@ def index(
             if gallery is None:
                 gallery = open_for_writing(str(address), fresh)
                 in_use = bool(gallery.manifest.sources) and not gallery.manifest.unfinished()
+                add_roads(gallery, str(address), roads, replace=replace, progress=progress)
             _add_codes(gallery, fresh.codes)
             number = _source_number(gallery, str(name), opened, replace)
             source = gallery.manifest.sources[number]

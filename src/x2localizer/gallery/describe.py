@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from x2localizer.gallery.store import Gallery, open_any
+from collections.abc import Sequence
+
+from x2localizer.gallery.open import open_any
+from x2localizer.gallery.store import Gallery
 
 
 def describe(address: str) -> dict[str, object]:
@@ -10,12 +13,26 @@ def describe(address: str) -> dict[str, object]:
     gallery: Gallery = open_any(address)
     manifest = gallery.manifest
     unfinished = manifest.unfinished()
-    return {
+    tiles: dict[str, object] = {
         "bundle": manifest.encoder, "zoom": manifest.zoom, "region tiles": manifest.region_tiles,
         "stride": manifest.stride, "codes": ", ".join(manifest.codes), "regions": len(gallery.regions),
         "blocks of 8 x 8 tiles": len(gallery.ids("tiles")),
+    }  # fmt: skip
+    return {
+        **(tiles if gallery.has_tiles else {"imagery": "none: this gallery has roads only"}),
         **{
             f"imagery {i + 1}": f"{source.imagery} ({'half built' if source in unfinished else 'complete'})"
             for i, source in enumerate(manifest.sources)
         },
-    }  # fmt: skip
+        **{
+            f"roads {i + 1}": f"{source.path} ({describe_lengths(source.lengths_m)})"
+            for i, source in enumerate(manifest.roads)
+        },
+    }
+
+
+def describe_lengths(lengths_m: Sequence[float]) -> str:
+    """Lengths of the kinds of roads in words."""
+    main, street, service = (length / 1000 for length in lengths_m)
+    parts = f"main roads {main:,.1f}, streets {street:,.1f}, service roads and tracks {service:,.1f}"
+    return f"{main + street + service:,.1f} km: {parts}"

@@ -1,4 +1,4 @@
-"""What a gallery is: which encoder made its codes, which codes it holds, which imagery went in."""
+"""What a gallery is: which encoder made its codes, which codes it holds, which imagery and roads went in."""
 
 from __future__ import annotations
 
@@ -27,6 +27,26 @@ class ImagerySource:
 
 
 @dataclass(frozen=True, slots=True)
+class RoadSource:
+    """A file of roads that is in a gallery.
+
+    number: of its rows in the table of roads.
+    path: the file.
+    digest: of its content.
+    roads: how many it holds.
+    lengths_m: total length of its main roads, streets, and service roads and tracks.
+    bounds: west, south, east, north in degrees.
+    """
+
+    number: int
+    path: str
+    digest: str
+    roads: int
+    lengths_m: tuple[float, float, float]
+    bounds: tuple[float, float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
 class GalleryManifest:
     """Everything about a gallery but its rows.
 
@@ -35,7 +55,9 @@ class GalleryManifest:
     region_tiles: tiles along the side of a region.
     stride: tiles between neighbouring regions.
     dim: length of a code.
-    codes: which codes it holds, or will hold when all sources are done.
+    codes: which codes it holds, or will hold when all sources are done; none in a gallery of roads alone.
+    sources: the imagery, finished or not.
+    roads: the files of roads that are all in.
     """
 
     encoder: str
@@ -46,6 +68,7 @@ class GalleryManifest:
     codes: tuple[CodeKind, ...] = ("tiles",)
     sources: tuple[ImagerySource, ...] = ()
     format: int = FORMAT
+    roads: tuple[RoadSource, ...] = ()
 
     def with_source(self, number: int, source: ImagerySource) -> GalleryManifest:
         """The same with one source changed or added."""
@@ -58,8 +81,9 @@ class GalleryManifest:
         return [source for source in self.sources if not set(self.codes) <= set(source.done)]
 
     def to_json(self) -> str:
-        """As text."""
-        return json.dumps(asdict(self))
+        """As text. Without roads it is as older versions wrote it, so that they can read it."""
+        values = asdict(self)
+        return json.dumps(values if self.roads else {name: v for name, v in values.items() if name != "roads"})
 
     @classmethod
     def from_json(cls, text: str) -> GalleryManifest:
@@ -71,4 +95,12 @@ class GalleryManifest:
             ImagerySource(row["imagery"], tuple(row["bounds"]), row["replace"], tuple(row["done"]))
             for row in values.pop("sources")
         )
-        return cls(**{**values, "codes": tuple(values["codes"])}, sources=sources)
+        roads = tuple(
+            RoadSource(**{**row, "lengths_m": tuple(row["lengths_m"]), "bounds": tuple(row["bounds"])})
+            for row in values.pop("roads", ())
+        )
+        return cls(**{**values, "codes": tuple(values["codes"])}, sources=sources, roads=roads)
+
+
+ROADS_ONLY = GalleryManifest("", zoom=19, region_tiles=7, stride=3, dim=0, codes=())
+"""A gallery of roads alone; the grid is that of the shipped bundle, until imagery decides it."""

@@ -4,17 +4,18 @@
     tiles      image codes of the tiles of 8 x 8 tiles at half stride, and which hold data
     pictures   a small picture of each such block, for people
     regions    set codes of whole regions, if they were asked for
+    roads      centre lines of roads, if they were added
 
-Codes are stored as 16-bit floats. Every write is one transaction of LanceDB: whatever is killed, a row is there whole
-or not at all.
+A gallery of roads alone has no tables of tiles, pictures and regions. Codes are stored as 16-bit floats. Every write is
+one transaction of LanceDB: whatever is killed, a row is there whole or not at all.
 """
 
 from __future__ import annotations
 
 import io
-import os
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
@@ -27,9 +28,13 @@ from PIL import Image as Pillow
 
 from x2localizer.encoders import Encoder
 from x2localizer.errors import GalleryError
+from x2localizer.gallery.columns import ROADS, from_column, masks, schema, to_column
 from x2localizer.gallery.grid import HALVES
-from x2localizer.gallery.manifest import FORMAT, GalleryManifest
+from x2localizer.gallery.manifest import GalleryManifest
 from x2localizer.gallery.regions import RegionTable, regions_with_data
+from x2localizer.gallery.roads import from_rows, where_within
+from x2localizer.sources.roads import Roads
+from x2localizer.sources.roads.roads import Bounds
 from x2localizer.types import Bools, Codes, Image, Ints, Region
 
 PICTURE_PX = 32
@@ -75,38 +80,6 @@ def place_id(x: int, y: int, zoom: int) -> int:
     return (y << zoom) + x
 
 
-def _schema(manifest: GalleryManifest, name: str) -> pa.Schema:
-    """The columns of a table."""
-
-    def codes(count: int) -> pa.DataType:
-        return pa.list_(pa.float16(), count * manifest.dim)
-
-    columns = {
-        "tiles": [("codes", codes(HALVES * HALVES)), ("valid", pa.binary())],
-        "pictures": [("picture", pa.binary())],
-        "regions": [("whole", codes(1)), ("tokens", codes(manifest.region_tiles**2)), ("valid", pa.binary())],
-    }
-    place = [("id", pa.int64()), ("x", pa.int32()), ("y", pa.int32()), ("source", pa.int32())]
-    return pa.schema([pa.field(*column) for column in place + columns[name]])
-
-
-def _to_column(values: Codes) -> pa.FixedSizeListArray:
-    """Codes, (rows, ...), as a column of 16-bit vectors."""
-    flat = np.ascontiguousarray(values.reshape(len(values), -1), np.float16)
-    return pa.FixedSizeListArray.from_arrays(pa.array(flat.reshape(-1)), flat.shape[1])
-
-
-def _from_column(column: pa.ChunkedArray) -> Codes:
-    """A column of vectors as 32-bit codes, (rows, width)."""
-    parts = [chunk.flatten().to_numpy().reshape(-1, column.type.list_size) for chunk in column.chunks]
-    return np.concatenate(parts).astype(np.float32) if parts else np.zeros((0, column.type.list_size), np.float32)
-
-
-def _masks(column: pa.ChunkedArray, count: int) -> Bools:
-    """A column of masks, (rows, count)."""
-    return np.frombuffer(b"".join(column.to_pylist()), np.uint8).reshape(-1, count).astype(np.bool_)
-
-
 @dataclass
 class Gallery:
     """An open gallery."""
@@ -122,7 +95,7 @@ class Gallery:
         codes = np.stack([block.codes for block in blocks])
         valid = [block.valid.astype(np.uint8).tobytes() for block in blocks]
         corners = [(block.x, block.y) for block in blocks]
-        self._put("tiles", corners, source, {"codes": _to_column(codes), "valid": pa.array(valid, pa.binary())})
+        self._put("tiles", corners, source, {"codes": to_column(codes), "valid": pa.array(valid, pa.binary())})
 
     def add_pictures(self, pictures: dict[Corner, Image], source: int) -> None:
         """Add the pictures of blocks, or replace them: one transaction."""
@@ -131,8 +104,8 @@ class Gallery:
 
     def add_regions(self, regions: Sequence[Region], whole: Codes, tokens: Codes, valid: Bools, source: int) -> None:
         """Add set codes of regions, or replace them: one transaction."""
-        masks = pa.array([row.astype(np.uint8).tobytes() for row in valid], pa.binary())
-        columns = {"whole": _to_column(whole), "tokens": _to_column(tokens), "valid": masks}
+        held = pa.array([row.astype(np.uint8).tobytes() for row in valid], pa.binary())
+        columns = {"whole": to_column(whole), "tokens": to_column(tokens), "valid": held}
         self._put("regions", [(region.x, region.y) for region in regions], source, columns)
 
     def _put(self, name: str, corners: Sequence[Corner], source: int, columns: dict[str, Any]) -> None:
@@ -141,23 +114,40 @@ class Gallery:
             "id": pa.array([place_id(x, y, self.manifest.zoom) for x, y in corners], pa.int64()), "x": xs, "y": ys,
             "source": pa.array([source] * len(corners), pa.int32()),
         }  # fmt: skip
-        rows = pa.table({**place, **columns}, schema=_schema(self.manifest, name))
-        try:
+        rows = pa.table({**place, **columns}, schema=schema(self.manifest, name))
+        with self._writing():
             table = self._db.open_table(name)
             table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all().execute(rows)
+        self.__dict__.pop("regions", None)
+
+    def add_road_rows(self, rows: pa.Table) -> None:
+        """Add rows of roads: one transaction. They count when the manifest names their source."""
+        with self._writing():
+            self._db.create_table("roads", schema=ROADS, exist_ok=True).add(rows)
+
+    def drop_unused_roads(self) -> None:
+        """Remove rows of roads whose source is not in the manifest: replaced ones, and those of a killed run."""
+        if "roads" in table_names(self._db):
+            used = ", ".join(str(source.number) for source in self.manifest.roads)
+            with self._writing():
+                self._db.open_table("roads").delete(f"source NOT IN ({used})" if used else "true")
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
         except (OSError, RuntimeError, ValueError) as problem:
             raise GalleryError(
-                f"Cannot write to the gallery {self.address}: {_first_line(problem)}",
+                f"Cannot write to the gallery {self.address}: {first_line(problem)}",
                 "Free some space and run the same command again; it resumes.",
             ) from problem
-        self.__dict__.pop("regions", None)
 
     def save_manifest(self, manifest: GalleryManifest) -> None:
         """Replace the manifest."""
         self.manifest = manifest
         self._db.create_table("about", pa.table({"text": [manifest.to_json()]}), mode="overwrite")
 
-    def optimize(self, *, in_use: bool) -> None:
+    def optimize(self, *, in_use: bool, names: Sequence[str] = TABLES) -> None:
         """Join the many small files of a long build, drop what was replaced, and index the rows by place.
 
         ``in_use``: others may be reading the gallery; what they read is kept for another hour.
@@ -165,7 +155,7 @@ class Gallery:
         from lancedb.index import BTree  # noqa: PLC0415
 
         keep = timedelta(hours=1) if in_use else timedelta(0)
-        for name in TABLES:
+        for name in names:
             table = self._db.open_table(name)
             if table.count_rows() > 0:
                 table.create_index("id", config=BTree(), replace=True)
@@ -175,35 +165,61 @@ class Gallery:
 
     # Reading ---------------------------------------------------------------------------------------------------------
 
+    @property
+    def has_tiles(self) -> bool:
+        """Whether it was made for imagery; False for a gallery of roads alone."""
+        return bool(self.manifest.codes)
+
+    def roads(self, bounds: Bounds | None = None) -> Roads:
+        """The roads of the gallery, or those near an area; none if no roads were added.
+
+        bounds: west, south, east, north in degrees. Roads are cut where they leave the blocks of some 600 m that touch
+            this area, so what is returned reaches somewhat beyond it.
+        """
+        if not self.manifest.roads:
+            return Roads.join([])
+        where = f"source IN ({', '.join(str(source.number) for source in self.manifest.roads)})"
+        where += f" AND {where_within(bounds)}" if bounds else ""
+        columns = [name for name in ROADS.names if name not in ("id", "west", "south", "east", "north")]
+        try:
+            return from_rows(self._read("roads", columns, where))
+        except (OSError, RuntimeError, ValueError, KeyError) as problem:
+            raise GalleryError(
+                f"The roads of the gallery {self.address} are damaged.",
+                f"Add them again: x2l index --roads {self.manifest.roads[0].path} --replace --out {self.address}",
+            ) from problem
+
     def ids(self, name: str, source: int | None = None) -> set[int]:
         """The ids of a table's rows: all, or those that a source has put there."""
+        if not self.has_tiles:
+            return set()
         return set(self._read(name, ["id"], None if source is None else f"source = {source}")["id"].to_pylist())
 
     @cached_property
     def regions(self) -> RegionTable:
         """The regions of the grid of which at least half of the tiles hold data, in order of id."""
-        table = self._read("tiles", ["x", "y", "valid"])
-        masks = _masks(table["valid"], HALVES * HALVES).reshape(-1, HALVES, HALVES)
-        blocks = {
-            (x, y): mask for x, y, mask in zip(table["x"].to_pylist(), table["y"].to_pylist(), masks, strict=True)
-        }
         m = self.manifest
+        if not self.has_tiles:
+            return regions_with_data({}, m.zoom, m.region_tiles, m.stride)
+        table = self._read("tiles", ["x", "y", "valid"])
+        held = masks(table["valid"], HALVES * HALVES).reshape(-1, HALVES, HALVES)
+        blocks = {(x, y): mask for x, y, mask in zip(table["x"].to_pylist(), table["y"].to_pylist(), held, strict=True)}
         return regions_with_data(blocks, m.zoom, m.region_tiles, m.stride)
 
     def tile_blocks(self, corners: Sequence[Corner] | None = None) -> Iterator[TileBlock]:
         """The blocks with these north-west tiles, those that there are; without corners all of them."""
-        if corners is not None and not corners:
+        if (corners is not None and not corners) or not self.has_tiles:
             return
         where = None if corners is None else f"id IN ({self._ids_of(corners)})"
         for batch in self._batches("tiles", ["x", "y", "codes", "valid"], where):
-            codes = _from_column(batch["codes"]).reshape(-1, HALVES, HALVES, self.manifest.dim)
-            masks = _masks(batch["valid"], HALVES * HALVES).reshape(-1, HALVES, HALVES)
+            codes = from_column(batch["codes"]).reshape(-1, HALVES, HALVES, self.manifest.dim)
+            held = masks(batch["valid"], HALVES * HALVES).reshape(-1, HALVES, HALVES)
             for i, (x, y) in enumerate(zip(batch["x"].to_pylist(), batch["y"].to_pylist(), strict=True)):
-                yield TileBlock(x, y, codes[i], masks[i])
+                yield TileBlock(x, y, codes[i], held[i])
 
     def pictures(self, corners: Sequence[Corner]) -> dict[Corner, Image]:
         """Pictures of the blocks with these north-west tiles, (256, 256, 3) each; those that there are."""
-        if not corners:
+        if not corners or not self.has_tiles:
             return {}
         table = self._read("pictures", ["x", "y", "picture"], f"id IN ({self._ids_of(corners)})")
         places = zip(table["x"].to_pylist(), table["y"].to_pylist(), strict=True)
@@ -214,9 +230,9 @@ class Gallery:
         where = None if ids is None else f"id IN ({', '.join(str(i) for i in ids)})"
         n, d = self.manifest.region_tiles, self.manifest.dim
         for batch in self._batches("regions", ["id", "whole", "tokens", "valid"], where):
-            tokens = _from_column(batch["tokens"]).reshape(-1, n * n, d)
-            masks = _masks(batch["valid"], n * n)
-            yield RegionSet(batch["id"].to_numpy(), _from_column(batch["whole"]), tokens, masks)
+            tokens = from_column(batch["tokens"]).reshape(-1, n * n, d)
+            held = masks(batch["valid"], n * n)
+            yield RegionSet(batch["id"].to_numpy(), from_column(batch["whole"]), tokens, held)
 
     def _ids_of(self, corners: Sequence[Corner]) -> str:
         return ", ".join(str(place_id(x, y, self.manifest.zoom)) for x, y in corners)
@@ -232,31 +248,9 @@ class Gallery:
         return (query.where(where) if where else query).to_arrow()
 
 
-def open_gallery(address: str | os.PathLike[str], encoder: Encoder | None = None) -> Gallery:
-    """Open a finished gallery; a half-built one, or one that another encoder made, is refused with the way out."""
-    gallery = open_any(str(address))
-    if encoder is not None:
-        check_encoder(gallery, encoder)
-    missing = gallery.manifest.unfinished()
-    if missing:
-        files = " ".join(source.imagery for source in missing)
-        codes = ",".join(gallery.manifest.codes)
-        options = (" --replace" if missing[0].replace else "") + (f" --codes {codes}" if codes != "tiles" else "")
-        raise GalleryError(
-            f"The gallery {address} is half built: {files} is not all in.",
-            f"Finish it: x2l index {files} --out {address}{options}",
-        )
-    if not len(gallery.regions):
-        side = gallery.manifest.region_tiles
-        raise GalleryError(
-            f"The gallery {address} has no regions: its imagery covers less than one region of {side} x {side} tiles.",
-            f"Add a larger area: x2l index IMAGERY --out {address}",
-        )
-    return gallery
-
-
 def check_encoder(gallery: Gallery, encoder: Encoder) -> None:
-    """Refuse a gallery whose codes another encoder made."""
+    """Refuse a gallery without codes, or whose codes another encoder made."""
+    require_tiles(gallery)
     if gallery.manifest.encoder != encoder.fingerprint:
         raise GalleryError(
             f"The gallery {gallery.address} was made by the bundle {gallery.manifest.encoder}, "
@@ -265,60 +259,17 @@ def check_encoder(gallery: Gallery, encoder: Encoder) -> None:
         )
 
 
-def open_for_writing(address: str, fresh: GalleryManifest) -> Gallery:
-    """Open a gallery to add to, or make one; encoder and grid must be the same, codes may be added."""
-    db = _connect(address)
-    if "about" not in _table_names(db):
-        gallery = Gallery(address, fresh, db)
-        try:
-            for name in TABLES:
-                db.create_table(name, schema=_schema(fresh, name), exist_ok=True)
-            gallery.save_manifest(fresh)
-        except (OSError, RuntimeError) as problem:
-            raise GalleryError(
-                f"Cannot make a gallery at {address}: {_first_line(problem)}", "Check the path and the disk."
-            ) from problem
-        return gallery
-    gallery = open_any(address)
-    for name in ("encoder", "zoom", "region_tiles", "stride", "dim"):
-        has, wants = getattr(gallery.manifest, name), getattr(fresh, name)
-        if has != wants:
-            raise GalleryError(
-                f"The gallery {address} has {name} {has}, this is {wants}.",
-                "Choose a new --out, or the same settings.",
-            )
-    return gallery
-
-
-def open_any(address: str) -> Gallery:
-    """Open a gallery whether it is finished or not."""
-    db = _connect(address)
-    try:
-        if "about" not in _table_names(db):
-            raise GalleryError(f"There is no gallery at {address}.", f"Make one: x2l index IMAGERY --out {address}")
-        manifest = GalleryManifest.from_json(db.open_table("about").to_arrow()["text"][0].as_py())
-    except (OSError, RuntimeError, ValueError, KeyError, TypeError, IndexError) as problem:
-        raise GalleryError(f"The gallery {address} is damaged.", "Index the imagery again.") from problem
-    if manifest.format != FORMAT:
+def require_tiles(gallery: Gallery) -> None:
+    """Refuse a gallery of roads alone."""
+    if not gallery.has_tiles:
         raise GalleryError(
-            f"The gallery {address} has format {manifest.format}, this version reads {FORMAT}.",
-            "Index the imagery again.",
+            f"This gallery has roads only, no imagery: {gallery.address}.",
+            f"Add aerial imagery: x2l index IMAGERY --out {gallery.address}",
         )
-    return Gallery(address, manifest, db)
 
 
-def _connect(address: str) -> Any:
-    """The database at an address; LanceDB is loaded when it is first needed."""
-    os.environ.setdefault("LANCEDB_LOG", "error")  # read when it is imported; it warns of every table that it makes
-    import lancedb  # noqa: PLC0415
-
-    try:
-        return lancedb.connect(address)
-    except (OSError, ValueError, RuntimeError) as problem:
-        raise GalleryError(f"Cannot open a gallery at {address}: {problem}", "Check the path or address.") from problem
-
-
-def _table_names(db: Any) -> list[str]:
+def table_names(db: Any) -> list[str]:
+    """The tables of a database."""
     return list(db.list_tables().tables)
 
 
@@ -332,5 +283,6 @@ def _from_jpeg(data: bytes) -> Image:
     return np.asarray(Pillow.open(io.BytesIO(data)).convert("RGB"))
 
 
-def _first_line(problem: Exception) -> str:
+def first_line(problem: Exception) -> str:
+    """The first line of an error of LanceDB, which may have many."""
     return (str(problem).splitlines() or [type(problem).__name__])[0][:200]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from x2localizer.errors import GalleryError
-from x2localizer.gallery.store import Corner, Gallery
+from x2localizer.gallery.store import Corner, Gallery, require_tiles
 from x2localizer.gallery.tiles import TILES_PER_BLOCK, region_views
 from x2localizer.search.codes import ByteCodes, RegionCodes, StoredCodes, TileCodes, to_bytes
 from x2localizer.similarity import CodeKind
@@ -14,6 +14,7 @@ from x2localizer.types import Codes, Ints
 
 def load_codes(gallery: Gallery, kind: CodeKind, memory_mb: int = 1024, threads: int = 0) -> StoredCodes:
     """The codes of a gallery that similarities of a kind compare, in full if they take at most ``memory_mb``."""
+    require_tiles(gallery)
     if kind not in gallery.manifest.codes:
         source = gallery.manifest.sources[0].imagery if gallery.manifest.sources else "IMAGERY"
         raise GalleryError(

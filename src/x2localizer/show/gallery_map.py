@@ -1,9 +1,9 @@
-"""A map from a gallery's own pictures."""
+"""A map from a gallery's own pictures and roads."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from PIL import Image as Pillow
@@ -12,11 +12,17 @@ from PIL import ImageDraw
 from x2localizer import geo
 from x2localizer.gallery.grid import BLOCK
 from x2localizer.gallery.store import PICTURE_PX, Gallery
+from x2localizer.sources.roads import RoadKind, Roads
 from x2localizer.sources.tracks import Track
-from x2localizer.types import Fix, Image, Position, Region
+from x2localizer.types import Fix, Floats, Image, Position, Region
 
 MOST_PIXELS = 4096
 """Along a side; larger areas are shown at a half, a quarter, ..."""
+PAPER = 225
+"""Grey where there is no imagery."""
+ROAD_COLOURS = {RoadKind.MAIN: (255, 176, 32), RoadKind.STREET: (255, 255, 255), RoadKind.SERVICE: (176, 190, 200)}
+ROAD_WIDTHS = {RoadKind.MAIN: 2.2, RoadKind.STREET: 1.5, RoadKind.SERVICE: 1.0}
+"""In thousandths of the picture's longer side."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,6 +42,22 @@ class GalleryMap:
         east = (float(x) - self.west + world / 2) % world - world / 2
         return east * self.scale, (float(y) - self.north) * self.scale
 
+    def pixels(self, points_deg: Floats) -> Floats:
+        """Where points are in the picture, (p, 2): x and y of latitude and longitude."""
+        x, y = geo.tile_coordinates(points_deg[:, 0], points_deg[:, 1], self.z)
+        world, middle = 1 << self.z, self.image.shape[1] / self.scale / 2
+        east = (x - self.west - middle + world / 2) % world - world / 2 + middle
+        return np.stack([east * self.scale, (y - self.north) * self.scale], 1)
+
+    @property
+    def bounds(self) -> tuple[float, float, float, float]:
+        """West, south, east, north in degrees; east exceeds 180 across the antimeridian."""
+        height, width = self.image.shape[:2]
+        bottom = min(self.north + height / self.scale, float(1 << self.z))
+        lats, _ = geo.from_tile_coordinates(np.zeros(2), np.array([bottom, max(self.north, 0)]), self.z)
+        west = self.west % (1 << self.z) / (1 << self.z) * 360.0 - 180.0
+        return west, float(lats[0]), west + width / self.scale / (1 << self.z) * 360.0, float(lats[1])
+
     def box(self, region: Region) -> tuple[float, float, float]:
         """The north-west corner and the side of a region in the picture."""
         world = 1 << self.z
@@ -44,7 +66,7 @@ class GalleryMap:
 
 
 def draw_gallery(gallery: Gallery, around: list[Region]) -> GalleryMap:
-    """The map of the area that some regions span, with a tile of margin."""
+    """The map of the area that some regions span, with a tile of margin; the gallery's roads are drawn over it."""
     manifest = gallery.manifest
     n, world = manifest.region_tiles, 1 << manifest.zoom
     first = around[0].x
@@ -56,20 +78,60 @@ def draw_gallery(gallery: Gallery, around: list[Region]) -> GalleryMap:
     while max(east - west, south - north) * PICTURE_PX // shrink > MOST_PIXELS and shrink < PICTURE_PX:
         shrink *= 2
     px = PICTURE_PX // shrink
-    image = np.full(((south - north) * px, (east - west) * px, 3), 225, np.uint8)
+    image = np.full(((south - north) * px, (east - west) * px, 3), PAPER, np.uint8)
     for by in range(north // BLOCK * BLOCK, south, BLOCK):
         row = [(bx % world, by) for bx in range(west // BLOCK * BLOCK, east, BLOCK)]
         for (x, y), picture in gallery.pictures(row).items():
             left = ((x - west + world // 2) % world - world // 2) * px
             _paste(image, picture[::shrink, ::shrink], left, (y - north) * px)
-    return GalleryMap(image, manifest.zoom, west, north, px)
+    drawn = GalleryMap(image, manifest.zoom, west, north, px)
+    return draw_roads(drawn, gallery.roads(drawn.bounds)) if manifest.roads else drawn
+
+
+def gallery_picture(gallery: Gallery) -> Image:
+    """The map of a whole gallery: its imagery and its roads."""
+    table = gallery.regions
+    if len(table):
+        return draw_gallery(gallery, [table.region(row) for row in range(len(table))]).image
+    return roads_picture(gallery.roads())
+
+
+def roads_picture(roads: Roads, pixels: int = 1400, z: int = 19) -> Image:
+    """Roads alone as a map, north up, at most ``pixels`` along a side."""
+    if roads.bounds is None:
+        return np.full((64, 64, 3), PAPER, np.uint8)
+    west, south, east, north = roads.bounds
+    x, y = geo.tile_coordinates(np.array([north, south]), np.array([west, east]), z)
+    across = (float(x[1]) - float(x[0])) % (1 << z) + 2
+    down = float(y[1]) - float(y[0]) + 2
+    scale = min(pixels / max(across, down), float(PICTURE_PX))
+    image = np.full((int(down * scale) + 1, int(across * scale) + 1, 3), PAPER, np.uint8)
+    return draw_roads(GalleryMap(image, z, int(x[0]) - 1, int(y[0]) - 1, scale), roads).image
+
+
+def draw_roads(base: GalleryMap, roads: Roads) -> GalleryMap:
+    """The map with roads drawn on it: main roads over streets over service roads and tracks."""
+    canvas = Pillow.fromarray(base.image)
+    draw = ImageDraw.Draw(canvas, "RGBA")
+    unit = max(canvas.size) / 1000
+    pixels = base.pixels(roads.points_deg)
+    for kind in sorted(RoadKind, reverse=True):
+        lines = [
+            [(float(x), float(y)) for x, y in pixels[roads.starts[i] : roads.starts[i + 1]]]
+            for i in np.flatnonzero(roads.kinds == kind)
+        ]
+        width = max(1, round(ROAD_WIDTHS[kind] * unit))
+        for colour, line_width in (((40, 44, 52, 130), width + 2), ((*ROAD_COLOURS[kind], 190), width)):
+            for line in lines:
+                draw.line(line, fill=colour, width=line_width, joint="curve")
+    return replace(base, image=np.asarray(canvas))
 
 
 def track_picture(gallery: Gallery, fixes: Sequence[Fix], truth: Track | None = None) -> Image:
     """The map with the truth as a line, sure fixes as large and other guesses as small dots."""
     regions = [fix.region for fix in fixes if fix.region is not None]
     if not regions:
-        return np.full((64, 64, 3), 225, np.uint8)
+        return np.full((64, 64, 3), PAPER, np.uint8)
     drawn = draw_gallery(gallery, regions)
     canvas = Pillow.fromarray(drawn.image)
     draw = ImageDraw.Draw(canvas, "RGBA")

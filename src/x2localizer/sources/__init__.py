@@ -1,1 +1,1 @@
-"""Inputs: video, aerial imagery and recorded tracks."""
+"""Inputs: video, aerial imagery, roads, recorded tracks and recorded motion."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
+import math
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 import numpy as np
 
@@ -25,6 +26,8 @@ class MotionRecord:
     scale_sd: relative error that all distances share, such as 0.02 for a wheel whose radius is known to 2%.
     bias_sd_deg_s: error of the yaw rate that all turns share, in degrees per second.
     start_time: the UTC time of time 0, if known.
+    has_distance: False if only turns were recorded, as by a gyroscope; then distances are 0, and mean nothing.
+    has_turn: False if only speed was recorded, as by a wheel; then headings are 0, and mean nothing.
     """
 
     times_s: Floats
@@ -35,6 +38,8 @@ class MotionRecord:
     scale_sd: float = 0.1
     bias_sd_deg_s: float = 0.0
     start_time: datetime | None = None
+    has_distance: bool = True
+    has_turn: bool = True
 
     def __post_init__(self) -> None:
         for name in ("times_s", "distances_m", "headings_deg", "distance_vars", "heading_vars"):
@@ -52,7 +57,10 @@ class MotionRecord:
         return float(self.times_s[-1] - self.times_s[0])
 
     def between(self, start_s: float, end_s: float) -> Movement | None:
-        """The movement between two times; None where the record has a gap or has ended."""
+        """The movement between two times; None where the record has a gap or has ended.
+
+        What was not recorded has an infinite standard deviation.
+        """
         t = self.times_s
         if not t[0] - 1e-6 <= start_s <= end_s <= t[-1] + 1e-6:
             return None
@@ -66,23 +74,34 @@ class MotionRecord:
 
         return Movement(
             start_s, end_s, change(self.distances_m), change(self.headings_deg),
-            max(change(self.distance_vars), 0.0) ** 0.5, max(change(self.heading_vars), 0.0) ** 0.5,
+            max(change(self.distance_vars), 0.0) ** 0.5 if self.has_distance else math.inf,
+            max(change(self.heading_vars), 0.0) ** 0.5 if self.has_turn else math.inf,
         )  # fmt: skip
+
+    def shifted(self, offset_s: float) -> MotionRecord:
+        """The same record with another zero: time ``offset_s`` becomes time 0."""
+        start = None if self.start_time is None else self.start_time + timedelta(seconds=offset_s)
+        return replace(self, times_s=self.times_s - offset_s, start_time=start)
 
     @staticmethod
     def of_rates(
-        times_s: Floats, speeds_m_s: Floats, yaw_rates_deg_s: Floats, *, speed_sd_m_s: float = 0.3,
-        yaw_sd_deg_s: float = 0.3, scale_sd: float = 0.03, bias_sd_deg_s: float = 0.1,
-        start_time: datetime | None = None,
+        times_s: Floats, speeds_m_s: Floats | None, yaw_rates_deg_s: Floats | None, *,
+        speed_sd_m_s: float | Floats = 0.3, yaw_sd_deg_s: float | Floats = 0.3, scale_sd: float = 0.03,
+        bias_sd_deg_s: float = 0.1, start_time: datetime | None = None,
     ) -> MotionRecord:  # fmt: skip
-        """Integrate speeds and yaw rates (n,) that were measured at some times; the deviations are per second."""
+        """Integrate speeds and yaw rates (n,) that were measured at some times; None for what was not measured.
+
+        speed_sd_m_s, yaw_sd_deg_s: standard deviations of the mean over one second: one for all, or one per sample.
+        """
         gaps = np.diff(times_s)
 
-        def total(values: Floats) -> Floats:
-            return np.concatenate([[0.0], np.cumsum(0.5 * (values[1:] + values[:-1]) * gaps)])
+        def total(values: float | Floats) -> Floats:
+            rates = np.broadcast_to(np.asarray(values, np.float64), np.shape(times_s))
+            return np.concatenate([[0.0], np.cumsum(0.5 * (rates[1:] + rates[:-1]) * gaps)])
 
-        since = times_s - times_s[0]
         return MotionRecord(
-            times_s, total(speeds_m_s), total(yaw_rates_deg_s), speed_sd_m_s**2 * since, yaw_sd_deg_s**2 * since,
-            scale_sd, bias_sd_deg_s, start_time,
+            times_s, total(0.0 if speeds_m_s is None else speeds_m_s),
+            total(0.0 if yaw_rates_deg_s is None else yaw_rates_deg_s), total(np.square(speed_sd_m_s)),
+            total(np.square(yaw_sd_deg_s)), scale_sd, bias_sd_deg_s, start_time, speeds_m_s is not None,
+            yaw_rates_deg_s is not None,
         )  # fmt: skip

@@ -73,6 +73,16 @@ def gps_block(payload: bytes) -> GpsBlock | None:
     return found.get("GPS9", found.get("GPS5"))
 
 
+def sensor_samples(payload: bytes, key: str, columns: int) -> Floats | None:
+    """The samples of a sensor in one payload, such as ``GYRO``, in their units, (n, columns); None if it has none."""
+    for stream in _streams(payload):
+        if key in stream:
+            table = _table(stream[key], stream, columns)
+            if table is not None and len(table):
+                return table
+    return None
+
+
 def _streams(data: bytes, depth: int = 0) -> Iterator[dict[str, Item]]:
     """Every list of items at any level, by key; of repeated keys the last item is kept."""
     level: dict[str, Item] = {}

@@ -26,7 +26,7 @@ MAX_DOP = 10.0
 """Dilution of precision above which a position is dropped. GoPro considers values below 5 good."""
 
 _GPMF_START = b"DEVC"
-_NOMINAL_PAYLOAD_S = 1.0
+NOMINAL_PAYLOAD_S = 1.0
 """GoPro writes one payload per second; used if the time of the next one is unknown."""
 _CAMM_POSITION = struct.Struct("<HHddd")  # reserved, type 5, latitude, longitude, altitude
 _CAMM_GPS = struct.Struct("<HHdidd7f")  # reserved, type 6, GPS seconds, fix, latitude, longitude, ...
@@ -41,7 +41,7 @@ def read_telemetry(path: Path) -> Points:
     """The positions in a video file; times are seconds of the video unless ``since_epoch`` is set."""
     points, in_data_track = Points(), False
     try:
-        for time_s, duration_s, data in _data_packets(path):
+        for time_s, duration_s, data in data_packets(path):
             if data.startswith(_GPMF_START):
                 in_data_track = True
                 block = gps_block(data)
@@ -68,15 +68,15 @@ def read_gpmf(path: Path) -> Points:
             points.drop("without_time", fixed)
             points.drop("without_fix", len(block.fixed) - fixed)
             continue
-        lasts_s = _NOMINAL_PAYLOAD_S
+        lasts_s = NOMINAL_PAYLOAD_S
         if following is not None and following.utc is not None:
             until_next_s = (following.utc - block.utc).total_seconds()
-            lasts_s = until_next_s if 0 < until_next_s < 2 * _NOMINAL_PAYLOAD_S else lasts_s
+            lasts_s = until_next_s if 0 < until_next_s < 2 * NOMINAL_PAYLOAD_S else lasts_s
         _spread(points, block, (block.utc - EPOCH).total_seconds(), lasts_s)
     return points
 
 
-def _data_packets(path: Path) -> Iterator[tuple[float, float, bytes]]:
+def data_packets(path: Path) -> Iterator[tuple[float, float, bytes]]:
     """(time, duration, bytes) of every packet of the data tracks, in seconds from the first video frame."""
     with av.open(str(path)) as container:
         data_streams = container.streams.data
@@ -94,7 +94,7 @@ def _data_packets(path: Path) -> Iterator[tuple[float, float, bytes]]:
             if packet.pts is not None and packet.time_base is not None and packet.size:
                 time_s = float(packet.pts * packet.time_base) - first_frame_s
                 duration_s = float((packet.duration or 0) * packet.time_base)
-                yield time_s, duration_s or _NOMINAL_PAYLOAD_S, bytes(packet)
+                yield time_s, duration_s or NOMINAL_PAYLOAD_S, bytes(packet)
 
 
 def _note_start(points: Points, block: GpsBlock, time_s: float) -> None:

@@ -1,0 +1,115 @@
+"""Opening galleries: finished ones to read, others to add to."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Any
+
+from x2localizer.encoders import Encoder
+from x2localizer.errors import GalleryError
+from x2localizer.gallery.columns import schema
+from x2localizer.gallery.manifest import FORMAT, ROADS_ONLY, GalleryManifest
+from x2localizer.gallery.store import TABLES, Gallery, check_encoder, first_line, table_names
+
+
+def open_gallery(address: str | os.PathLike[str], encoder: Encoder | None = None) -> Gallery:
+    """Open a finished gallery, also one of roads alone.
+
+    A half-built one, or one whose codes another encoder made, is refused with the way out.
+    """
+    gallery = open_any(str(address))
+    if not gallery.has_tiles:
+        if not gallery.manifest.roads:
+            raise GalleryError(
+                f"The gallery {address} is half built: no file of roads is all in.",
+                f"Finish it: x2l index --roads FILE --out {address}",
+            )
+        return gallery
+    if encoder is not None:
+        check_encoder(gallery, encoder)
+    missing = gallery.manifest.unfinished()
+    if missing:
+        files = " ".join(source.imagery for source in missing)
+        codes = ",".join(gallery.manifest.codes)
+        options = (" --replace" if missing[0].replace else "") + (f" --codes {codes}" if codes != "tiles" else "")
+        raise GalleryError(
+            f"The gallery {address} is half built: {files} is not all in.",
+            f"Finish it: x2l index {files} --out {address}{options}",
+        )
+    if not len(gallery.regions):
+        side = gallery.manifest.region_tiles
+        raise GalleryError(
+            f"The gallery {address} has no regions: its imagery covers less than one region of {side} x {side} tiles.",
+            f"Add a larger area: x2l index IMAGERY --out {address}",
+        )
+    return gallery
+
+
+def open_for_writing(address: str, fresh: GalleryManifest) -> Gallery:
+    """Open a gallery to add imagery to, or make one; encoder and grid must be the same, codes may be added."""
+    db = _connect(address)
+    if "about" not in table_names(db):
+        return _make(address, fresh, db)
+    gallery = open_any(address)
+    if not gallery.has_tiles:  # roads alone: its grid was only a guess
+        return _make(address, replace(fresh, roads=gallery.manifest.roads), db, mode="overwrite")
+    for name in ("encoder", "zoom", "region_tiles", "stride", "dim"):
+        has, wants = getattr(gallery.manifest, name), getattr(fresh, name)
+        if has != wants:
+            raise GalleryError(
+                f"The gallery {address} has {name} {has}, this is {wants}.",
+                "Choose a new --out, or the same settings.",
+            )
+    return gallery
+
+
+def find_gallery(address: str) -> Gallery | None:
+    """The gallery at an address, finished or not; None if there is none."""
+    return open_any(address) if "about" in table_names(_connect(address)) else None
+
+
+def make_roads_only(address: str) -> Gallery:
+    """A new gallery for roads alone; imagery may follow."""
+    return _make(address, ROADS_ONLY, _connect(address))
+
+
+def _make(address: str, manifest: GalleryManifest, db: Any, mode: str = "create") -> Gallery:
+    gallery = Gallery(address, manifest, db)
+    try:
+        for name in TABLES if gallery.has_tiles else ():
+            db.create_table(name, schema=schema(manifest, name), mode=mode, exist_ok=True)
+        gallery.save_manifest(manifest)
+    except (OSError, RuntimeError) as problem:
+        raise GalleryError(
+            f"Cannot make a gallery at {address}: {first_line(problem)}", "Check the path and the disk."
+        ) from problem
+    return gallery
+
+
+def open_any(address: str) -> Gallery:
+    """Open a gallery whether it is finished or not."""
+    db = _connect(address)
+    try:
+        if "about" not in table_names(db):
+            raise GalleryError(f"There is no gallery at {address}.", f"Make one: x2l index IMAGERY --out {address}")
+        manifest = GalleryManifest.from_json(db.open_table("about").to_arrow()["text"][0].as_py())
+    except (OSError, RuntimeError, ValueError, KeyError, TypeError, IndexError) as problem:
+        raise GalleryError(f"The gallery {address} is damaged.", "Index the imagery again.") from problem
+    if manifest.format != FORMAT:
+        raise GalleryError(
+            f"The gallery {address} has format {manifest.format}, this version reads {FORMAT}.",
+            "Index the imagery again.",
+        )
+    return Gallery(address, manifest, db)
+
+
+def _connect(address: str) -> Any:
+    """The database at an address; LanceDB is loaded when it is first needed."""
+    os.environ.setdefault("LANCEDB_LOG", "error")  # read when it is imported; it warns of every table that it makes
+    import lancedb  # noqa: PLC0415
+
+    try:
+        return lancedb.connect(address)
+    except (OSError, ValueError, RuntimeError) as problem:
+        raise GalleryError(f"Cannot open a gallery at {address}: {problem}", "Check the path or address.") from problem
