@@ -320,6 +320,66 @@ class LocalizeSettings(Settings):
     """Seconds without a usable frame after which the window starts again."""
 
 
+class TrackSettings(Settings):
+    """The belief over poses, and how much each term of evidence counts."""
+
+    frame_spacing_s: float = Field(1.0, gt=0)
+    """Seconds between frames that are compared with tiles."""
+    step_s: float = Field(0.5, gt=0)
+    """Seconds of odometry that poses are moved by at once."""
+    use_tiles: bool = True
+    use_roads: bool = True
+    off_map: float = Field(0.3, gt=0, lt=1)
+    """Probability of not being on the map, before anything was seen."""
+    pose_spacing_m: float = Field(5.0, gt=0)
+    """Distance of the poses along roads at the start, in both directions."""
+    most_poses: int = Field(400_000, ge=1000)
+    least_poses: int = Field(6_000, ge=100)
+    poses_per_cell: int = Field(60, ge=1)
+    """Poses for each half tile that may hold the camera; they become fewer as the belief narrows."""
+    trust_tiles: float = Field(0.5, ge=0, le=1)
+    """Share of the poses that believe the tiles at the start; the others wait for roads and turns alone."""
+    tile_weight: float = Field(0.5, ge=0)
+    """Weight of a frame's evidence: neighbouring frames are not independent."""
+    tile_apart_m: float = Field(10.0, gt=0)
+    """Distance after which a frame counts in full."""
+    temperature: float = Field(0.045, gt=0)
+    """Of the softmax over tiles, where they fit well."""
+    temperature_most: float = Field(0.14, gt=0)
+    temperature_slope: float = Field(0.6, ge=0)
+    good_similarity: float = 0.76
+    """Similarity of the best tiles at which they fit well."""
+    tile_error_share: float = Field(0.1, gt=0, lt=1)
+    """Probability that a frame tells nothing of its place."""
+    tile_level: float = Field(0.5, ge=0, le=1)
+    """Share of a frame's information that being off the map explains."""
+    road_weight: float = Field(1.0, ge=0)
+    """Weight of ten metres of driving."""
+    road_sd_m: float = Field(7.0, gt=0)
+    """How far from the middle of its road a car drives, the error of the map included."""
+    road_sd_deg: float = Field(20.0, gt=0)
+    junction_share: float = Field(0.12, ge=0, le=1)
+    """What driving across a road counts against driving along it."""
+    off_road_share: float = Field(0.03, gt=0, lt=1)
+    """What being far from any road counts: parking lots, missing roads, ferries."""
+    road_level: float = -0.4
+    """Logarithm of what "not on this map" counts as while driving straight."""
+    road_level_in_turns: float = -1.0
+    """What is added to it in a turn of 60 degrees or more."""
+    scatter_m: float = Field(1.0, ge=0)
+    """How far poses are scattered when they are drawn again."""
+    scatter_deg: float = Field(0.6, ge=0)
+    scatter_scale: float = Field(0.003, ge=0)
+    scatter_bias_deg_s: float = Field(0.01, ge=0)
+    change_trust: float = Field(0.01, ge=0, le=1)
+    gap_s: float = Field(3.0, gt=0)
+    """Seconds without odometry after which the camera may have gone anywhere in reach."""
+    lost_s: float = Field(20.0, gt=0)
+    """Seconds that "not on this map" must hold before the whole map is tried again."""
+    motion: MotionSettings = MotionSettings()
+    seed: int = Field(42, ge=0)
+
+
 Tree = TypeVar("Tree", bound=Settings)
 
 

@@ -184,6 +184,44 @@ class Evidence:
     frames: int
 
 
+@dataclass(frozen=True, slots=True)
+class TrackEvidence:
+    """What a tracker knows about the quality of its own guess; the confidence is fitted on it.
+
+    share: of all belief, what lies within 60 m of the guess.
+    on_map: probability of being on the map.
+    spread_m: standard deviation of the belief around the guess.
+    held_s: seconds since the guess last jumped, instead of moving as the odometry says.
+    driven_m, turned_deg: distance and turns since the start, or since the last restart.
+    tile_margin, road_margin: how much better tiles and roads fit the guess than "not on this map"; 0 without them.
+    has_tiles, has_roads: which of the two there are.
+    """
+
+    share: float
+    on_map: float
+    spread_m: float
+    held_s: float
+    driven_m: float
+    turned_deg: float
+    tile_margin: float
+    road_margin: float
+    has_tiles: bool
+    has_roads: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorEllipse:
+    """Where the camera is with 95% probability, if the guess is right at all.
+
+    major_m, minor_m: half of the ellipse's axes.
+    angle_deg: direction of the longer axis, clockwise from north, 0 to 180.
+    """
+
+    major_m: float
+    minor_m: float
+    angle_deg: float
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Fix:
     """What a localizer says at one frame.
@@ -197,6 +235,10 @@ class Fix:
     refreshed: whether the candidates were searched again at this frame.
     evidence: what the confidence was worked out from.
     view: what the frame was matched with, for drawing.
+    heading_deg: where the camera looks, clockwise from north.
+    speed_m_s: how fast it moves.
+    ellipse: how precise the guess is.
+    on_map: probability of being on the map.
     """
 
     index: int
@@ -208,8 +250,12 @@ class Fix:
     region: Region | None = None
     candidates: tuple[Candidate, ...] = ()
     refreshed: bool = False
-    evidence: Evidence | None = None
+    evidence: Evidence | TrackEvidence | None = None
     view: View | None = None
+    heading_deg: float | None = None
+    speed_m_s: float | None = None
+    ellipse: ErrorEllipse | None = None
+    on_map: float | None = None
 
     @property
     def position(self) -> Position | None:

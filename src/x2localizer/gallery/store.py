@@ -206,6 +206,13 @@ class Gallery:
         blocks = {(x, y): mask for x, y, mask in zip(table["x"].to_pylist(), table["y"].to_pylist(), held, strict=True)}
         return regions_with_data(blocks, m.zoom, m.region_tiles, m.stride)
 
+    def corners(self) -> list[Corner]:
+        """The north-west tiles of all blocks of tiles."""
+        if not self.has_tiles:
+            return []
+        table = self._read("tiles", ["x", "y"])
+        return list(zip(table["x"].to_pylist(), table["y"].to_pylist(), strict=True))
+
     def tile_blocks(self, corners: Sequence[Corner] | None = None) -> Iterator[TileBlock]:
         """The blocks with these north-west tiles, those that there are; without corners all of them."""
         if (corners is not None and not corners) or not self.has_tiles:

@@ -87,7 +87,7 @@ def calibrate(
                 localizer = Localizer(gallery, bundle, usual, prior=prior, searcher=searcher, confidence=Confidence())
                 for frame, truth in zip(frames, drive[1], strict=True):
                     fix = localizer.update(frame)
-                    if fix.evidence is not None:
+                    if isinstance(fix.evidence, Evidence):
                         rows[number % 2 == 0].append((fix.evidence, is_right(fix, truth)))
     if not rows[True] or not rows[False]:
         raise UserError("There were too few drives to calibrate on.", "Give at least 2 --drives and other --towns.")

@@ -11,7 +11,7 @@ from x2localizer import geo
 from x2localizer.config import MotionSettings
 from x2localizer.gallery.regions import RegionTable
 from x2localizer.motion import furthest_m
-from x2localizer.types import Bools, Position
+from x2localizer.types import Bools, Floats, Position
 
 
 class Prior(Protocol):
@@ -19,6 +19,9 @@ class Prior(Protocol):
 
     def allowed(self, regions: RegionTable) -> Bools:
         """Which regions are searched, (r,)."""
+
+    def contains(self, lats_deg: Floats, lons_deg: Floats) -> Bools:
+        """At which places the camera may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,11 @@ class BoxPrior:
 
     def allowed(self, regions: RegionTable) -> Bools:
         """Regions whose middle lies in the box."""
-        lat, lon = regions.centres()
+        return self.contains(*regions.centres())
+
+    def contains(self, lats_deg: Floats, lons_deg: Floats) -> Bools:
+        """Places in the box."""
+        lat, lon = lats_deg, lons_deg
         across = lon - self.west if self.west <= self.east else (lon - self.west) % 360.0
         width = (self.east - self.west) % 360.0 if self.west > self.east else self.east - self.west
         inside: Bools = (across >= 0) & (across <= width) & (lat >= self.south) & (lat <= self.north)
@@ -54,6 +61,11 @@ class CirclePrior:
         near: Bools = np.asarray(away <= max(self.radius_m, half_diagonal), np.bool_)
         return near
 
+    def contains(self, lats_deg: Floats, lons_deg: Floats) -> Bools:
+        """Places in the circle."""
+        away = geo.distance_m(self.centre.lat_deg, self.centre.lon_deg, lats_deg, lons_deg)
+        return np.asarray(away <= self.radius_m, np.bool_)
+
 
 @dataclass(frozen=True, slots=True)
 class ReachPrior:
@@ -65,4 +77,12 @@ class ReachPrior:
 
     def allowed(self, regions: RegionTable) -> Bools:
         """Regions within reach."""
-        return CirclePrior(self.last, furthest_m(self.motion, self.seconds)).allowed(regions)
+        return self._circle.allowed(regions)
+
+    def contains(self, lats_deg: Floats, lons_deg: Floats) -> Bools:
+        """Places within reach."""
+        return self._circle.contains(lats_deg, lons_deg)
+
+    @property
+    def _circle(self) -> CirclePrior:
+        return CirclePrior(self.last, furthest_m(self.motion, self.seconds))

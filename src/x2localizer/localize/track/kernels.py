@@ -53,9 +53,7 @@ def _uniform(seed: int, i: int, k: int) -> float:
 @inlined
 def _normal(seed: int, i: int, k: int) -> float:
     """A pseudo-random number of the normal distribution."""
-    return float(
-        np.sqrt(-2.0 * np.log(_uniform(seed, i, 2 * k))) * np.cos(2.0 * np.pi * _uniform(seed, i, 2 * k + 1))
-    )
+    return float(np.sqrt(-2.0 * np.log(_uniform(seed, i, 2 * k))) * np.cos(2.0 * np.pi * _uniform(seed, i, 2 * k + 1)))
 
 
 @compiled
@@ -127,14 +125,14 @@ def _tile_value(x: float, y: float, patch: int, corners: Int64, offsets: Int64, 
     at = offsets[patch] + r * columns + c
     top = values[at] * (1.0 - fu) + values[at + 1] * fu
     low = values[at + columns] * (1.0 - fu) + values[at + columns + 1] * fu
-    return top * (1.0 - fv) + low * fv
+    return float(top * (1.0 - fv) + low * fv)
 
 
 @compiled
 def weigh_tiles(
     poses: Floats, patch: Int32, corners: Int64, offsets: Int64, values: Float32, world: float, power: float
 ) -> None:
-    """Weigh poses by what the tiles say of a frame; poses that do not trust them, or are off the map, stay as they are."""
+    """Weigh poses by what the tiles say of a frame, except those that do not trust them or are off the map."""
     for i in range(poses.shape[1]):
         if poses[TRUST, i] > 0.5:
             value = _tile_value(poses[X, i], poses[Y, i], patch[i], corners, offsets, values, world)

@@ -1,0 +1,177 @@
+"""Terms of evidence: what speaks for one pose and against another.
+
+All have the same shape, and each can be left out. A term also says how much a camera that is nowhere on the map would
+score, so that it can speak for "not on this map".
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections import deque
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from x2localizer.config import TrackSettings
+from x2localizer.localize.track.fields import RoadField, TileField
+from x2localizer.localize.track.kernels import WEIGHT, Float32, Int32, weigh_roads, weigh_tiles
+from x2localizer.types import Bools, Codes, Floats, Region
+
+FADING = 0.9
+"""Weight of what was before against what has come, for running means."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Moment:
+    """What has just happened.
+
+    distance_m, turn_rad: how the camera has moved.
+    code: image code of the frame that has come, (d,); None if there was none that shows anything.
+    """
+
+    distance_m: float
+    turn_rad: float
+    code: Codes | None = None
+
+
+class Term(ABC):
+    """Weighs poses.
+
+    margin: running mean of how much better the belief explains what was seen than "not on this map" does.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self) -> None:
+        self.margin = 0.0
+
+    @abstractmethod
+    def weigh(self, poses: Floats, patch: Int32, moment: Moment) -> None:
+        """Add to the log-weights of poses, so that "not on this map" counts 0."""
+
+    def reset(self) -> None:
+        """Forget what was before: the camera may be anywhere."""
+        self.margin = 0.0
+
+    def _note(self, before: Floats, after: Floats, power: float) -> None:
+        """Keep the mean gain of the poses, by their weights before."""
+        share = np.exp(before - before.max())
+        gain = float((after - before) @ share / share.sum()) / max(power, 1e-9)
+        self.margin = FADING * self.margin + (1.0 - FADING) * gain
+
+
+class RoadTerm(Term):
+    """A car is on a road and drives along it; elsewhere it is seldom.
+
+    Going straight fits every straight road, so it says little; turning where the map has a turn says much. What counts
+    as "not on this map" therefore falls in turns.
+    """
+
+    name = "roads"
+
+    def __init__(self, field: RoadField, settings: TrackSettings) -> None:
+        super().__init__()
+        self.field, self.settings = field, settings
+        self._lately: deque[tuple[float, float]] = deque(maxlen=40)
+
+    def reset(self) -> None:
+        """Forget what was before."""
+        super().reset()
+        self._lately.clear()
+
+    def weigh(self, poses: Floats, patch: Int32, moment: Moment) -> None:
+        """Weigh poses by the roads, in proportion to the distance driven."""
+        s, f = self.settings, self.field
+        power = s.road_weight * abs(moment.distance_m) / 10.0
+        self._lately.append((abs(moment.distance_m), abs(moment.turn_rad)))
+        if power <= 0.0:
+            return
+        before = poses[WEIGHT].copy()
+        weigh_roads(
+            poses, patch, f.patches.corners, f.offsets, f.cells, f.patches.world, s.road_sd_m,
+            np.radians(s.road_sd_deg), s.junction_share, s.off_road_share, self._level(), power,
+        )  # fmt: skip
+        self._note(before, poses[WEIGHT], power)
+
+    def _level(self) -> float:
+        """The logarithm of what a place off the map counts as: less in a turn."""
+        driven = turned = 0.0
+        for distance, turn in reversed(self._lately):
+            driven, turned = driven + distance, turned + turn
+            if driven > 30.0:
+                break
+        bend = min(1.0, turned / math.radians(60.0))
+        return self.settings.road_level + self.settings.road_level_in_turns * bend
+
+
+class TileTerm(Term):
+    """The frame looks like the tile that the camera is on.
+
+    Similarities become odds against a tile at random by a softmax. Its temperature follows from how well the best
+    tiles have fitted lately: at night, in fog or with a foreign camera none fits well, and the odds become even.
+    """
+
+    name = "tiles"
+
+    def __init__(self, field: TileField, settings: TrackSettings) -> None:
+        super().__init__()
+        self.field, self.settings = field, settings
+        self.best = 0.0
+        """Similarity of the frame with the tile that is most like it."""
+        self.similarities: Codes = np.zeros(0, np.float32)
+        self._values: Float32 = np.full(int(field.offsets[-1]), 0.0, np.float32)
+        self._lately: float | None = None
+        self._driven = np.inf
+
+    def reset(self) -> None:
+        """Forget what was before; how well tiles fit this camera is kept."""
+        super().reset()
+        self._driven = np.inf
+
+    @property
+    def temperature(self) -> float:
+        """Of the softmax, from how well the best tiles have fitted lately."""
+        s = self.settings
+        lacking = s.good_similarity - (self._lately if self._lately is not None else s.good_similarity)
+        return float(np.clip(s.temperature + s.temperature_slope * lacking, s.temperature, s.temperature_most))
+
+    def weigh(self, poses: Floats, patch: Int32, moment: Moment) -> None:
+        """Weigh poses by the tiles; a camera that has hardly moved has hardly seen anything new."""
+        self._driven += abs(moment.distance_m)
+        if moment.code is None:
+            return
+        s, f = self.settings, self.field
+        self.similarities = f.codes @ moment.code
+        self.best = float(self.similarities.max())
+        self._lately = self.best if self._lately is None else 0.8 * self._lately + 0.2 * self.best
+        power = s.tile_weight * s.temperature / self.temperature * min(1.0, self._driven / s.tile_apart_m)
+        if power < 0.01:
+            return
+        self._driven = 0.0
+        values, information = log_odds(self.similarities, self.temperature, s.tile_error_share)
+        self._values.fill(np.log(s.tile_error_share))
+        self._values[f.cells] = values
+        self._values -= np.float32(s.tile_level * information)
+        before = poses[WEIGHT].copy()
+        weigh_tiles(poses, patch, f.patches.corners, f.offsets, self._values, f.patches.world, power)
+        self._note(before, poses[WEIGHT], power)
+
+    def around(self, region: Region) -> tuple[Codes, Bools]:
+        """Similarities of the last frame with the tiles of a region at half stride, and which of these there are."""
+        tiles = self.field.in_region(region)
+        valid = tiles >= 0
+        return np.where(valid, self.similarities[tiles], np.float32(0.0)), valid
+
+
+def log_odds(similarities: Codes, temperature: float, error_share: float) -> tuple[Codes, float]:
+    """How much more probable each tile is than one at random, as logarithms, (t,); and their mean by probability.
+
+    The second is what the frame tells about the place, in nats, if the softmax is right.
+    """
+    scaled = similarities / np.float32(temperature)
+    probability = np.exp(scaled - scaled.max())
+    probability /= probability.sum()
+    values = np.log((1.0 - error_share) * len(probability) * probability + error_share).astype(np.float32)
+    return values, float(probability @ values)

@@ -1,0 +1,301 @@
+"""The tracker: odometry and frames in, fixes out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import numpy as np
+from PIL import Image as Pillow
+
+from x2localizer import geo
+from x2localizer.config import TrackSettings
+from x2localizer.encoders import Bundle, Encoder
+from x2localizer.errors import GalleryError
+from x2localizer.gallery.store import Gallery, check_encoder
+from x2localizer.localize.frames import FrameGate
+from x2localizer.localize.track.belief import PoseBelief, PoseEstimate
+from x2localizer.localize.track.confidence import UNFITTED, TrackConfidence, track_confidence
+from x2localizer.localize.track.fields import RoadField, TileField, patches_of
+from x2localizer.localize.track.patches import Patches
+from x2localizer.localize.track.terms import RoadTerm, Term, TileTerm
+from x2localizer.search.prior import Prior
+from x2localizer.sources.motion import MotionRecord
+from x2localizer.types import Codes, ErrorEllipse, Fix, Frame, Movement, TrackEvidence, View
+
+OFF_MAP = 0.05
+"""Probability of being on the map below which it counts as left."""
+JUMP_M = 40.0
+"""Distance between the guess and where odometry puts the last one, from which it has jumped."""
+ELLIPSE_95 = math.sqrt(5.991)
+"""Standard deviations of a plane's normal distribution within which 95% of it lies."""
+LOCATING_S = 60.0
+"""Seconds after a start in which a guess that is not sure is locating, not lost."""
+MOST_TILES = 2_000_000
+"""Tiles at half stride that fit into memory at once: about 1,600 square kilometres."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrackMap:
+    """A gallery made ready for tracking; several trackers can share one."""
+
+    gallery: Gallery
+    patches: Patches
+    roads: RoadField | None
+    tiles: TileField | None
+    prior: Prior | None = None
+
+    @staticmethod
+    def of(gallery: Gallery, prior: Prior | None = None, *, roads: bool = True, tiles: bool = True) -> TrackMap:
+        """All roads and tiles of a gallery, or those that a prior allows."""
+        lines = gallery.roads() if roads else gallery.roads((0.0, 0.0, 0.0, 0.0)).take(np.zeros(0, np.int64))
+        patches = patches_of(gallery, lines, prior)
+        if int(patches.offsets(2)[-1]) > MOST_TILES:
+            raise GalleryError(
+                f"The gallery {gallery.address} is too large to be followed as a whole.",
+                "Say roughly where the camera is, with --near LAT,LON,KM.",
+            )
+        road_field = RoadField.of(lines, patches) if len(lines) else None
+        tile_field = TileField.of(gallery.tile_blocks(), patches, prior) if tiles and gallery.has_tiles else None
+        if road_field is None and tile_field is None:
+            raise GalleryError(
+                f"The gallery {gallery.address} holds nothing to track on there.", "Add roads or imagery: x2l index"
+            )
+        return TrackMap(gallery, patches, road_field, tile_field, prior)
+
+
+@dataclass
+class _State:
+    """What a tracker remembers since the start, or since the last restart."""
+
+    start_s: float | None = None
+    last_s: float | None = None
+    driven_m: float = 0.0
+    turned_deg: float = 0.0
+    held_s: float = 0.0
+    off_since_s: float | None = None
+    guess: PoseEstimate | None = None
+    moved: list[Movement] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """What a tracker took in at one time: kept for a second pass."""
+
+    index: int
+    time_s: float
+    movements: tuple[Movement, ...]
+    code: Codes | None
+
+
+class Tracker:
+    """Follows one camera over one map.
+
+    track_map: see :meth:`TrackMap.of`.
+    encoder: that made the gallery's tiles; not needed for roads alone.
+    scale_sd, bias_sd_deg_s: errors that all of the odometry shares; see :class:`MotionRecord`.
+    confidence: instead of the one that comes with the bundle.
+    """
+
+    def __init__(
+        self, track_map: TrackMap, encoder: Encoder | None = None, settings: TrackSettings | None = None, *,
+        scale_sd: float = 0.1, bias_sd_deg_s: float = 0.1, confidence: TrackConfidence | None = None,
+    ) -> None:  # fmt: skip
+        self.map, self.encoder, self.settings = track_map, encoder, settings or TrackSettings()
+        s = self.settings
+        terms: list[Term] = []
+        if s.use_roads and track_map.roads is not None:
+            terms.append(RoadTerm(track_map.roads, s))
+        self._tiles: TileTerm | None = None
+        if s.use_tiles and track_map.tiles is not None and encoder is not None:
+            check_encoder(track_map.gallery, encoder)
+            self._tiles = TileTerm(track_map.tiles, s)
+            terms.append(self._tiles)
+        if not terms:
+            raise GalleryError(
+                f"The gallery {track_map.gallery.address} has nothing that these settings use.",
+                "Use its tiles with the bundle that made them, or add roads: x2l index --roads FILE --out GALLERY",
+            )
+        self._terms = {term.name: term for term in terms}
+        roads = track_map.roads if "roads" in self._terms else None
+        self.belief = PoseBelief(
+            track_map.patches, roads, track_map.tiles, terms, s, scale_sd=scale_sd, bias_sd_deg_s=bias_sd_deg_s,
+            prior=track_map.prior,
+        )  # fmt: skip
+        self.confidence = confidence or self._own_confidence()
+        self._gate = FrameGate(math.inf)
+        self._state = _State()
+        self.steps: list[Step] = []
+
+    def _own_confidence(self) -> TrackConfidence:
+        if self._tiles is None:
+            return track_confidence(None, self.settings)
+        return track_confidence(self.encoder.root, self.settings) if isinstance(self.encoder, Bundle) else UNFITTED
+
+    @property
+    def frame_size(self) -> tuple[int, int] | None:
+        """Height and width that frames are brought to; None if no frame is looked at."""
+        return None if self._tiles is None or self.encoder is None else self.encoder.spec.frame_size
+
+    def update(self, frame: Frame, movements: Sequence[Movement] = ()) -> Fix:
+        """Take in a frame of any size, and how the camera has moved since the one before."""
+        code = self._encode(frame)
+        fix = self.advance(frame.index, frame.time_s, movements, code)
+        if self._tiles is None or code is None or fix.guess is None:
+            return fix
+        return _with_view(fix, frame, self.map, self._tiles)
+
+    def _encode(self, frame: Frame) -> Codes | None:
+        size = self.frame_size
+        if size is None or self.encoder is None or not self._gate.usable(frame):
+            return None
+        image = frame.image
+        if image.shape[:2] != size:
+            small = Pillow.fromarray(np.ascontiguousarray(image)).resize(size[::-1], Pillow.Resampling.BOX)
+            image = np.asarray(small)
+        code: Codes = self.encoder.encode_frames(image[None])[0]
+        return code
+
+    def advance(self, index: int, time_s: float, movements: Sequence[Movement] = (), code: Codes | None = None) -> Fix:
+        """Take in how the camera has moved until a time, and the code of the frame taken then, if there is one."""
+        state = self._state
+        self.steps.append(Step(index, time_s, tuple(movements), code))
+        known_s = sum(abs(m.end_s - m.start_s) for m in movements)
+        gap_s = 0.0 if state.last_s is None else abs(time_s - state.last_s) - known_s
+        if gap_s >= self.settings.gap_s:
+            self.belief.bridge(gap_s)
+            self._state = state = _State()
+        elif gap_s > 0.25 and movements:
+            movements = [*movements, _onward(movements[-1], gap_s)]
+        state.start_s = time_s if state.start_s is None else state.start_s
+        state.last_s = time_s
+        state.driven_m += sum(abs(m.distance_m) for m in movements)
+        state.turned_deg += sum(abs(m.turn_deg) for m in movements)
+        self.belief.update(movements, code)
+        found = self.belief.estimate()
+        self._note_jump(found, movements)
+        evidence = self._evidence(found)
+        fix = self._fix(index, time_s, found, evidence, movements)
+        self._restart_if_lost(found, time_s)
+        return fix
+
+    def _note_jump(self, found: PoseEstimate, movements: Sequence[Movement]) -> None:
+        """Count how long the guess has moved as the odometry says."""
+        state, last = self._state, self._state.guess
+        state.guess = found
+        seconds = sum(abs(m.end_s - m.start_s) for m in movements)
+        if last is None:
+            state.held_s = 0.0
+            return
+        x, y, heading = last.x, last.y, last.heading_rad
+        tile_m = float(self.map.patches.tile_m(np.array([y]))[0])
+        for m in movements:
+            middle = heading + 0.5 * math.radians(m.turn_deg)
+            x += m.distance_m * last.scale * math.sin(middle) / tile_m
+            y -= m.distance_m * last.scale * math.cos(middle) / tile_m
+            heading += math.radians(m.turn_deg)
+        world = self.map.patches.world
+        east = (found.x - x + world / 2) % world - world / 2
+        jumped = math.hypot(east, found.y - y) * tile_m > JUMP_M
+        state.held_s = 0.0 if jumped else state.held_s + seconds
+
+    def _evidence(self, found: PoseEstimate) -> TrackEvidence:
+        margins = {name: term.margin for name, term in self._terms.items()}
+        a, _, b = found.covariance_m2
+        return TrackEvidence(
+            found.share, found.on_map, math.sqrt(max(a + b, 0.0)), self._state.held_s, self._state.driven_m,
+            self._state.turned_deg, margins.get("tiles", 0.0), margins.get("roads", 0.0), "tiles" in margins,
+            "roads" in margins,
+        )  # fmt: skip
+
+    def _fix(
+        self, index: int, time_s: float, found: PoseEstimate, evidence: TrackEvidence, movements: Sequence[Movement]
+    ) -> Fix:
+        confidence = self.confidence.probability(evidence)
+        sure = confidence >= self.confidence.threshold
+        early = self._state.start_s is not None and abs(time_s - self._state.start_s) < LOCATING_S
+        seconds = sum(abs(m.end_s - m.start_s) for m in movements)
+        speed = found.scale * sum(abs(m.distance_m) for m in movements) / seconds if seconds > 0 else None
+        return Fix(
+            index, time_s, "tracking" if sure else "locating" if early else "lost",
+            self.map.patches.position(found.x, found.y), confidence,
+            0.0 if self._tiles is None else self._tiles.best, evidence=evidence,
+            heading_deg=math.degrees(found.heading_rad) % 360.0, speed_m_s=speed,
+            ellipse=ellipse_of(found.covariance_m2), on_map=found.on_map,
+        )  # fmt: skip
+
+    def _restart_if_lost(self, found: PoseEstimate, time_s: float) -> None:
+        """Try the whole map again when the belief has been off it for a while."""
+        state = self._state
+        if found.on_map >= OFF_MAP:
+            state.off_since_s = None
+            return
+        state.off_since_s = time_s if state.off_since_s is None else state.off_since_s
+        if abs(time_s - state.off_since_s) >= self.settings.lost_s:
+            self.belief.restart(off_map=0.5)
+            self._state = _State(start_s=time_s, last_s=time_s)
+
+
+def _onward(last: Movement, seconds: float) -> Movement:
+    """The movement of a short time that odometry does not know: as before, with much doubt."""
+    share = seconds / max(abs(last.end_s - last.start_s), 1e-6)
+    return Movement(
+        last.end_s, last.end_s + seconds, last.distance_m * share, last.turn_deg * share,
+        last.distance_sd_m * share + 3.0 * seconds, last.turn_sd_deg * share + 5.0 * seconds,
+    )  # fmt: skip
+
+
+def ellipse_of(covariance_m2: tuple[float, float, float]) -> ErrorEllipse:
+    """The ellipse that holds 95% of a normal distribution."""
+    a, b, c = covariance_m2
+    values, vectors = np.linalg.eigh(np.array([[a, b], [b, c]]))
+    minor, major = np.sqrt(np.maximum(values, 0.0)) * ELLIPSE_95
+    angle = math.degrees(math.atan2(vectors[0, 1], vectors[1, 1])) % 180.0
+    return ErrorEllipse(float(major), float(minor), angle)
+
+
+def _with_view(fix: Fix, frame: Frame, track_map: TrackMap, tiles: TileTerm) -> Fix:
+    """A fix with the region around it and how similar its tiles are to the frame, for drawing."""
+    assert fix.guess is not None
+    manifest = track_map.gallery.manifest
+    region = geo.region_around(fix.guess, manifest.zoom, manifest.region_tiles)
+    similarities, valid = tiles.around(region)
+    return replace(fix, region=region, view=View(frame, region, similarities, valid))
+
+
+def movements_between(record: MotionRecord, start_s: float, end_s: float, step_s: float) -> list[Movement]:
+    """What a record knows of the time between two moments, in steps; parts that it does not know are left out."""
+    count = max(1, math.ceil((end_s - start_s) / step_s - 1e-6))
+    edges = np.linspace(start_s, end_s, count + 1)
+    found = (record.between(float(a), float(b)) for a, b in pairwise(edges))
+    return [movement for movement in found if movement is not None]
+
+
+def second_pass(tracker: Tracker, fixes: Sequence[Fix]) -> list[Fix]:
+    """Fixes that know the whole drive: a second pass goes back from the end, and at each time the surer one counts.
+
+    The tracker must have seen the whole drive, and made these fixes.
+    """
+    steps = tracker.steps
+    back: dict[int, Fix] = {}
+    pending: tuple[Movement, ...] = ()
+    tracker._state = _State()
+    for step in reversed(steps):
+        fix = tracker.advance(step.index, step.time_s, pending, step.code)
+        back[step.index] = fix
+        pending = tuple(_reversed(movement) for movement in reversed(step.movements))
+    del steps[len(steps) // 2 :]
+    return [_surer(fix, back.get(fix.index)) for fix in fixes]
+
+
+def _reversed(m: Movement) -> Movement:
+    """A movement backward in time."""
+    return Movement(m.end_s, m.start_s, -m.distance_m, -m.turn_deg, m.distance_sd_m, m.turn_sd_deg)
+
+
+def _surer(fix: Fix, other: Fix | None) -> Fix:
+    if other is None or other.confidence <= fix.confidence:
+        return fix
+    return replace(other, view=fix.view, region=fix.region, similarity=fix.similarity)
