@@ -148,7 +148,7 @@ def localize(
 def odometry(
     towns: Annotated[int, typer.Option(min=1, help="Test towns; each has a drive by day and one at night.")] = 4,
     seconds: Annotated[float, typer.Option(min=31, help="Length of each drive.")] = 90.0,
-    fps: Annotated[float, typer.Option(min=3, max=30, help="Frames per second.")] = 10.0,
+    fps: Annotated[float, typer.Option(min=3, max=30, help="Frames per second.")] = 7.0,
     as_json: JsonOption = False,
 ) -> None:
     """Errors of visual odometry over 30 s on drives through test towns, and its speed on one core."""

@@ -32,7 +32,7 @@ def odometry(
     from x2localizer.show.paths import save_path  # noqa: PLC0415
     from x2localizer.sources.tracks import read_track  # noqa: PLC0415
 
-    camera = CameraProfile(fov, camera_height, horizon, bonnet)
+    camera = CameraProfile(fov, camera_height, horizon=horizon, bonnet=bonnet)
     track = None if truth is None else read_track(truth, offset_s=offset)
     with progress_bar("seconds of video", quiet=as_json) as progress:
         record = video_motion(video, camera, lambda what, done, total: progress(done, total or None, what))

@@ -14,6 +14,7 @@ from x2localizer.errors import UserError
 from x2localizer.odometry import CameraProfile, VisualOdometry, video_motion
 from x2localizer.sources.motion import MotionRecord
 from x2localizer.town.drive import Drive, draw_drive, open_film
+from x2localizer.town.scene import CAMERA_HEIGHT_M
 from x2localizer.town.town import Town, build_town
 from x2localizer.types import Floats, Frame, Progress
 
@@ -39,12 +40,12 @@ class Driven:
 
 
 def bench_odometry(
-    towns: Sequence[int] = range(9000, 9004), seconds: float = 90.0, fps: float = 10.0,
+    towns: Sequence[int] = range(9000, 9004), seconds: float = 90.0, fps: float = 7.0,
     progress: Progress = lambda what, done, total: None,
 ) -> dict[str, object]:  # fmt: skip
     """Errors of odometry over 30 s, drift while standing, speed, and whether the deviations are right.
 
-    Each town is driven through once by day and once at night, with the camera's default field of view and height.
+    Each town is driven through once by day and once at night, with the true field of view and height of the camera.
     """
     drives: dict[str, list[Driven]] = {"day": [], "night": []}
     for number, seed in enumerate(towns):
@@ -107,7 +108,7 @@ def _measure(town: Town, seed: int, seconds: float, fps: float, *, night: bool) 
         raise UserError(f"Town {town.seed} has no road for such a drive.", "Choose fewer --seconds.")
     film = open_film(town, drive, 216, 384)
     frames = list(film.frames(np.arange(0.0, seconds, 1.0 / fps)))
-    camera = CameraProfile(drive.fov_deg)
+    camera = CameraProfile(drive.fov_deg, CAMERA_HEIGHT_M)
     record = video_motion(frames, camera)
     distances_m, headings_deg = _truth(drive, record.times_s)
     return Driven(record, distances_m, headings_deg, _ms_per_frame(frames[:200], camera))

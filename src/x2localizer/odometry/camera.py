@@ -18,13 +18,15 @@ class CameraProfile:
     """A camera that looks along a car's way, about level.
 
     fov_deg: horizontal field of view.
-    height_m: above the road. All distances grow in proportion to it.
+    height_m: above the road. All distances are in proportion to it.
+    height_sd_m: standard deviation of that height.
     horizon: row of the horizon as a share of the frame's height, 0 at the top; None to estimate it from the video.
     bonnet: share of the frame's height at its bottom that the car itself covers.
     """
 
     fov_deg: float = 65.0
     height_m: float = 1.5
+    height_sd_m: float = 0.03
     horizon: float | None = None
     bonnet: float = 0.0
 
@@ -33,6 +35,10 @@ class CameraProfile:
             raise ConfigError(f"A field of view of {self.fov_deg} degrees is not possible.", "Use 10 to 150 degrees.")
         if not 0.1 <= self.height_m <= 10.0:
             raise ConfigError(f"A camera {self.height_m} m above the road is not possible.", "Use 0.1 to 10 metres.")
+        if not 0.0 <= self.height_sd_m <= self.height_m:
+            raise ConfigError(
+                f"A deviation of {self.height_sd_m} m is not possible.", "Use 0 to the height of the camera."
+            )
         if self.horizon is not None and not 0.2 <= self.horizon <= 0.8:
             raise ConfigError(
                 f"A horizon at {self.horizon} of the frame's height is not possible.",

@@ -81,7 +81,8 @@ def align(
     profile = strip.max(axis=1)
     distances = step.distance_m - np.arange(-reach, reach + 1) * CELL_M
     score = profile - np.minimum(0.5 * ((distances - step.distance_m) / spread_m) ** 2, JUMP_COST)
-    possible = (distances >= limits_m[0]) & (distances <= limits_m[1]) & (np.abs(distances) >= banned_m)
+    peaks = np.concatenate([[False], (profile[1:-1] >= profile[:-2]) & (profile[1:-1] >= profile[2:]), [False]])
+    possible = peaks & (distances >= limits_m[0]) & (distances <= limits_m[1]) & (np.abs(distances) >= banned_m)
     if not possible.any():
         return None
     best = int(np.argmax(np.where(possible, score, -np.inf)))

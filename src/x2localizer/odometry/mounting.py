@@ -24,9 +24,9 @@ SWING_S = 2.5
 """Time in which a swing fades."""
 DRIFT = math.radians(0.02)
 """How far a camera slips in its mount within a second."""
-TRUST = 0.02
+TRUST = 0.05
 """Weight of the points of one frame: they are the same for many frames, so their errors are, too."""
-_LARGEST_STEP, _LARGEST_SWING, _LARGEST_MOUNT = 0.02, 0.05, 0.15
+_LARGEST_STEP, _LARGEST_SWING, _LARGEST_MOUNT = 0.03, 0.05, 0.15
 
 
 class Sideways(NamedTuple):
@@ -39,63 +39,85 @@ class Sideways(NamedTuple):
 
 
 class Mounting:
-    """The filter. Angles are radians; the horizon is its row over the focal length."""
+    """The filter. Angles are radians; the horizon is its row over the focal length.
+
+    Between two frames its state also has the turn: :meth:`see_points`, :meth:`see_road`, then :meth:`advance`.
+    """
 
     def __init__(self, lens: Lens) -> None:
         row, sd = lens.horizon / lens.focal, lens.horizon_sd / lens.focal
         constant, swing = np.diag([MOUNT_SD**2, sd**2]), np.diag([MOUNT_SWING**2, HORIZON_SWING**2])
-        self._state = np.array([0.0, row, 0.0, row])  # mount, horizon, and the values they swing around
-        self._cov = np.block([[constant + swing, constant], [constant, constant]])
+        # Yaw, pitch, mount, horizon, and the values that the last two swing around.
+        self._state = np.array([0.0, 0.0, 0.0, row, 0.0, row])
+        self._cov = np.zeros((6, 6))
+        self._cov[2:, 2:] = np.block([[constant + swing, constant], [constant, constant]])
         self._rows = (row - 3 * sd, row + 3 * sd)
 
     @property
-    def mount(self) -> float:
-        """How far the camera looks to the right of the car's heading."""
+    def yaw(self) -> float:
+        """The turn between the frames, clockwise."""
         return float(self._state[0])
 
     @property
-    def horizon(self) -> float:
-        """Row of the horizon over the focal length."""
+    def yaw_sd(self) -> float:
+        """Its standard deviation."""
+        return math.sqrt(max(float(self._cov[0, 0]), 0.0))
+
+    @property
+    def pitch(self) -> float:
+        """How far the horizon moved down between the frames, over the focal length."""
         return float(self._state[1])
 
-    def update(self, turn: Turn, sideways: Sideways | None, seconds: float) -> tuple[float, float]:
-        """The turn's yaw and its standard deviation, corrected by all that is known; then advance to the later frame.
+    @property
+    def mount(self) -> float:
+        """How far the camera looks to the right of the car's heading, at the earlier frame."""
+        return float(self._state[2])
 
-        The filter's state is that of the earlier frame.
-        """
+    @property
+    def horizon(self) -> float:
+        """Row of the horizon over the focal length, at the earlier frame."""
+        return float(self._state[3])
+
+    @property
+    def cov(self) -> Floats:
+        """Covariance of (mount, horizon), (2, 2)."""
+        return self._cov[2:4, 2:4].copy()
+
+    def see_points(self, turn: Turn) -> None:
+        """Take in what the followed points say; ``turn`` was solved with this mount and horizon."""
         info, vector = np.diag([1e2, 1e3, 0.0, 0.0, 0.0, 0.0]), np.zeros(6)
-        info[2:, 2:] += np.linalg.inv(self._cov)
+        info[2:, 2:] += np.linalg.inv(self._cov[2:, 2:])
         info[:4, :4] += TRUST * turn.info
         vector[:4] += TRUST * turn.vector
-        if sideways is not None:
-            slope = np.array([-sideways.ahead_m, 0.0, sideways.distance_m, 0.0]) / sideways.sd_m
-            info[:4, :4] += np.outer(slope, slope)
-            vector[:4] += slope * sideways.sideways_m / sideways.sd_m
-        cov = np.linalg.inv(info)
-        step = np.clip(cov @ vector, -_LARGEST_STEP, _LARGEST_STEP)
-        self._state += step[2:]
-        self._advance(cov, turn.pitch + float(step[1]), seconds)
-        return turn.yaw + float(step[0]), math.sqrt(float(cov[0, 0]))
+        self._cov = np.linalg.inv(info)
+        step = np.clip(self._cov @ vector, -_LARGEST_STEP, _LARGEST_STEP)
+        self._state[:2] = turn.yaw, turn.pitch
+        self._state += step
 
-    def wait(self, seconds: float) -> None:
-        """Advance without a measurement."""
-        cov = np.zeros((6, 6))
-        cov[2:, 2:] = self._cov
-        self._advance(cov, 0.0, seconds)
+    def see_road(self, road: Sideways) -> None:
+        """Take in where the road lies, after the points."""
+        slope = np.array([-road.ahead_m, 0.0, road.distance_m, 0.0, 0.0, 0.0])
+        spread = self._cov @ slope
+        gain = spread / (float(slope @ spread) + road.sd_m**2)
+        self._state += np.clip(gain * road.sideways_m, -_LARGEST_STEP, _LARGEST_STEP)
+        self._cov = self._cov - np.outer(gain, spread)
 
-    def _advance(self, cov: Floats, pitch: float, seconds: float) -> None:
-        """To the later frame; ``cov`` is that of (yaw, pitch, state), (6, 6)."""
+    def advance(self, seconds: float) -> None:
+        """To the later frame."""
         keep = math.exp(-seconds / SWING_S)
         move = np.array([
+            [0, 0, 0, 0, 0, 0],
+            [0, 0, 0, 0, 0, 0],
             [0, 0, keep, 0, 1 - keep, 0],
             [0, keep, 0, keep, 0, 1 - keep],
             [0, 0, 0, 0, 1, 0],
             [0, 0, 0, 0, 0, 1],
         ])  # fmt: skip
-        state = move @ np.concatenate([[0.0, pitch], self._state])
+        state = move @ self._state
         swing, drift = 1 - keep**2, DRIFT**2 * seconds
-        self._cov = move @ cov @ move.T + np.diag([swing * MOUNT_SWING**2, swing * HORIZON_SWING**2, drift, drift])
-        state[[0, 2]] = np.clip(state[[0, 2]], -_LARGEST_MOUNT, _LARGEST_MOUNT)
-        state[3] = np.clip(state[3], *self._rows)
-        state[1] = np.clip(state[1], state[3] - _LARGEST_SWING, state[3] + _LARGEST_SWING)
+        fresh = np.diag([0.0, 0.0, swing * MOUNT_SWING**2, swing * HORIZON_SWING**2, drift, drift])
+        self._cov = move @ self._cov @ move.T + fresh
+        state[[2, 4]] = np.clip(state[[2, 4]], -_LARGEST_MOUNT, _LARGEST_MOUNT)
+        state[5] = np.clip(state[5], *self._rows)
+        state[3] = np.clip(state[3], state[5] - _LARGEST_SWING, state[5] + _LARGEST_SWING)
         self._state = state

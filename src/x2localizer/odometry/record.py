@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -17,10 +18,10 @@ from x2localizer.sources.motion.record import MAX_GAP_S as RECORD_GAP_S
 from x2localizer.sources.video import open_video
 from x2localizer.types import Frame, Movement, Progress
 
-SPACING_S = 0.1
-"""Time between the frames that are used."""
-SCALE_SD = 0.05
-"""Relative error that all distances of a drive share, when field of view and height of the camera are right."""
+SPACING_S = 1 / 7
+"""Time between the frames that are used: long enough for near and far points to differ."""
+SCALE_SD = 0.025
+"""Relative error that all distances of a drive share, even if the height of the camera is known exactly."""
 GAP_SPEED_SD, GAP_YAW_SD = 5.0, 20.0
 """What is unknown about a short gap: m/s, and degrees for each second."""
 
@@ -38,12 +39,13 @@ def video_motion(
 
     Across a gap of at most 3 s, such as a covered lens, the camera is taken to move as before, with a large variance.
     """
+    camera = camera or CameraProfile()
     odometry, chain = VisualOdometry(camera), _Chain()
     with _frames(video) as (frames, name, total_s, start_time):
         for frame in frames:
             chain.add(odometry.update(frame))
             progress("seconds of video", int(frame.time_s), int(total_s))
-    return chain.record(name, start_time)
+    return chain.record(name, math.hypot(SCALE_SD, camera.height_sd_m / camera.height_m), start_time)
 
 
 @contextmanager
@@ -80,7 +82,7 @@ class _Chain:
             distance_var + movement.distance_sd_m**2, heading_var + movement.turn_sd_deg**2,
         ))  # fmt: skip
 
-    def record(self, name: str, start_time: datetime | None) -> MotionRecord:
+    def record(self, name: str, scale_sd: float, start_time: datetime | None) -> MotionRecord:
         if len(self._rows) < 2:
             raise VideoError(
                 f"{name} shows no movement that can be measured.",
@@ -88,7 +90,7 @@ class _Chain:
             )
         times_s, distances_m, headings_deg, distance_vars, heading_vars = np.array(self._rows).T
         return MotionRecord(
-            times_s, distances_m, headings_deg, distance_vars, heading_vars, SCALE_SD, start_time=start_time
+            times_s, distances_m, headings_deg, distance_vars, heading_vars, scale_sd, start_time=start_time
         )
 
 

@@ -29,7 +29,7 @@ POINT_PX = 0.25
 """Standard deviation of a followed point."""
 STILL_PX, MOVING_PX = 0.3, 0.6
 """Points move outward by less when the camera stands, and by more when it moves."""
-STILL_M = 0.03
+STILL_M = 0.05
 """Movements between two frames below this are noise if the points say that the camera stands."""
 ACCELERATION = 3.0
 """Usual changes of speed, m/s2."""
@@ -97,19 +97,24 @@ class VisualOdometry:
     def _move(self, lens: Lens, before: Gray, gray: Gray, start_s: float, end_s: float) -> Movement:
         seconds, motion, mounting = end_s - start_s, self._motion, self._mounting
         turn = self._turn(lens, gray, seconds)
-        yaw, pitch = (motion.yaw_rate * seconds, 0.0) if turn is None else (turn.yaw, turn.pitch)
+        yaw, pitch = motion.yaw_rate * seconds, 0.0
+        if turn is not None:
+            mounting.see_points(turn)
+            yaw, pitch = mounting.yaw, mounting.pitch
         horizon = mounting.horizon * lens.focal
         step = Step(motion.speed * seconds, yaw, mounting.mount)
         rows = (horizon, horizon + pitch * lens.focal)
         road = _aligned(before, gray, lens, rows, step, turn, motion, seconds)
         if turn is None:
-            mounting.wait(seconds)
             turn_lost_s = motion.turn_lost_s + seconds
             yaw_sd = _lost_sd(0.1 + 0.5 * abs(motion.yaw_rate), turn_lost_s, seconds)
         else:
-            yaw, solved_sd = mounting.update(turn, _sideways(road, lens, horizon), seconds)
-            turn_lost_s = 0.0
-            yaw_sd = turn_sd(solved_sd, yaw / seconds, seconds)
+            sideways = _sideways(road, lens, horizon)
+            if sideways is not None:
+                mounting.see_road(sideways)
+            yaw, turn_lost_s = mounting.yaw, 0.0
+            yaw_sd = turn_sd(mounting.yaw_sd, yaw / seconds, seconds)
+        mounting.advance(seconds)
         if road is None:
             speed_sd = min(math.hypot(motion.speed_sd, ACCELERATION * seconds), 10.0)
             lost_s = motion.speed_lost_s + seconds
@@ -135,7 +140,7 @@ class VisualOdometry:
         points = (pixels - np.array([lens.centre, horizon, lens.centre, horizon])) / lens.focal
         fastest = abs(motion.speed) + 2 * motion.speed_sd + 1.0
         largest = min(seconds * (fastest / TIGHTEST_M + SHAKE_RATE), 0.5)
-        return solve_turn(points, expected, mounting.mount, POINT_PX / lens.focal, self._rng, largest)
+        return solve_turn(points, expected, mounting.mount, mounting.cov, POINT_PX / lens.focal, self._rng, largest)
 
 
 def _prepare(image: Image) -> Gray | None:
@@ -167,7 +172,7 @@ def _aligned(
     if turn is not None:
         outward_px = _outward_px(turn, lens)
         if outward_px < STILL_PX:
-            limits = (-5 * STILL_M, 5 * STILL_M)
+            limits = (-2 * STILL_M, 2 * STILL_M)
         elif outward_px > MOVING_PX:
             banned_m = 0.04
             limits = (0.0, limits[1]) if turn.forward > 0 else (limits[0], 0.0)
@@ -183,13 +188,13 @@ def _sideways(road: Alignment | None, lens: Lens, horizon: float) -> Sideways | 
 
 def turn_sd(solved_sd: float, yaw_rate: float, seconds: float) -> float:
     """Standard deviation of a measured turn in radians, such that variances add up over seconds."""
-    per_root_s = math.radians(0.25) + 0.02 * abs(yaw_rate)
+    per_root_s = math.radians(0.2) + 0.02 * abs(yaw_rate)
     return math.sqrt(per_root_s**2 * seconds + solved_sd**2)
 
 
 def distance_sd(speed: float, strength: float, seconds: float) -> float:
     """Standard deviation of a measured distance in metres, such that variances add up over seconds."""
-    per_root_s = 0.02 + 0.02 * abs(speed)
+    per_root_s = 0.03 + 0.035 * abs(speed)
     return math.sqrt(per_root_s**2 * seconds + (0.1 / strength) ** 2)
 
 
