@@ -101,7 +101,7 @@ def drive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with VideoWriter(folder / "drive.mp4", 384, 216, 10) as video:
         for frame in street.frames(places):
             video.write(frame.image, frame.time_s)
-    times = np.arange(76) * 0.1
+    times = np.linspace(0.0, 7.5, 76)
     write_gpx(folder / "drive.gpx", _track(times, np.array(places)[:, :2]))
     return folder
 
