@@ -16,6 +16,7 @@ from x2localizer.evaluate.odometry import Driven, summarize
 from x2localizer.geo import LocalMetres
 from x2localizer.odometry.path import compare, path_of, write_rates
 from x2localizer.sources.motion import MotionRecord
+from x2localizer.sources.motion.read import read_motion
 from x2localizer.sources.tracks import Track, write_gpx
 from x2localizer.sources.video.writer import VideoWriter
 from x2localizer.types import Floats, Position
@@ -67,9 +68,10 @@ def test_rates_add_up_to_the_record(tmp_path: Path) -> None:
     record = _record(yaw_rate=3.0)
     write_rates(tmp_path / "motion.csv", record)
     rows = np.genfromtxt(tmp_path / "motion.csv", delimiter=",", names=True)
-    again = MotionRecord.of_rates(rows["time_s"], rows["speed_m_s"], rows["yaw_rate_deg_s"])
+    again = read_motion(tmp_path / "motion.csv")
     assert again.distances_m == pytest.approx(record.distances_m, abs=0.01)
     assert again.headings_deg == pytest.approx(record.headings_deg, abs=0.01)
+    assert again.heading_vars == pytest.approx(record.heading_vars, rel=0.02, abs=0.02)
     assert rows["speed_sd_m_s"] == pytest.approx(0.3, abs=1e-3)
 
 
