@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from x2localizer import __version__
-from x2localizer.cli import bench, benchmark, check, demo, evaluate, inspect, learn, localize, prepare, town
+from x2localizer.cli import bench, benchmark, check, demo, evaluate, inspect, learn, localize, odometry, prepare, town
 from x2localizer.errors import UserError
 
 INTERRUPTED = 130
@@ -32,6 +32,7 @@ app.command("check")(check.check)
 app.command("inspect")(inspect.inspect)
 app.command("index")(localize.index)
 app.command("localize")(localize.localize)
+app.command("odometry")(odometry.odometry)
 app.command("calibrate")(localize.calibrate)
 app.command("demo")(demo.demo)
 app.command("train")(learn.train)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from x2localizer.cli.common import JsonOption, needs_training, show_values, status_lines
+from x2localizer.cli.common import JsonOption, needs_training, progress_bar, show_values, status_lines
 from x2localizer.config import TrainSettings, load_config
 
 app = typer.Typer(help="Measure speeds. Every bench prints a table, or with --json one object.", no_args_is_help=True)
@@ -142,3 +142,31 @@ def localize(
         "growth": "time per frame in the last minute over that in the first",
     }
     show_values("localizing", values, as_json, notes)
+
+
+@app.command(epilog="Example: x2l bench odometry --json")
+def odometry(
+    towns: Annotated[int, typer.Option(min=1, help="Test towns; each has a drive by day and one at night.")] = 4,
+    seconds: Annotated[float, typer.Option(min=31, help="Length of each drive.")] = 90.0,
+    fps: Annotated[float, typer.Option(min=3, max=30, help="Frames per second.")] = 7.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Errors of visual odometry over 30 s on drives through test towns, and its speed on one core."""
+    from x2localizer.evaluate.odometry import bench_odometry  # noqa: PLC0415
+
+    with progress_bar("drives", quiet=as_json) as progress:
+        values = bench_odometry(
+            range(9000, 9000 + towns), seconds, fps, lambda what, done, total: progress(done, total, what)
+        )
+    notes = {"ms_per_frame": "on one core"}
+    for light in ("day", "night"):
+        notes |= {
+            f"{light}_turn_deg_median": "error of the turn over 30 s",
+            f"{light}_turn_deg_p90": "its 90th percentile",
+            f"{light}_distance_percent_median": "error of the distance over 30 s",
+            f"{light}_distance_percent_p90": "its 90th percentile",
+            f"{light}_standing_m_s": "speed while the car stands",
+            f"{light}_normalised_turn": "errors over 10 s in their own standard deviations, 1 is right",
+            f"{light}_normalised_distance": "the same for distances",
+        }
+    show_values("visual odometry", values, as_json, notes)
