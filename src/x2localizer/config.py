@@ -334,12 +334,14 @@ class TrackSettings(Settings):
     pose_spacing_m: float = Field(5.0, gt=0)
     """Distance of the poses along roads at the start, in both directions."""
     most_poses: int = Field(400_000, ge=1000)
+    start_poses: int = Field(150_000, ge=1000)
+    """At least so many at the start, however small the map is."""
     least_poses: int = Field(6_000, ge=100)
-    poses_per_cell: int = Field(60, ge=1)
+    poses_per_cell: int = Field(150, ge=1)
     """Poses for each half tile that may hold the camera; they become fewer as the belief narrows."""
     trust_tiles: float = Field(0.5, ge=0, le=1)
     """Share of the poses that believe the tiles at the start; the others wait for roads and turns alone."""
-    tile_weight: float = Field(0.5, ge=0)
+    tile_weight: float = Field(0.25, ge=0)
     """Weight of a frame's evidence: neighbouring frames are not independent."""
     tile_apart_m: float = Field(10.0, gt=0)
     """Distance after which a frame counts in full."""
@@ -370,12 +372,18 @@ class TrackSettings(Settings):
     """How far poses are scattered when they are drawn again."""
     scatter_deg: float = Field(0.6, ge=0)
     scatter_scale: float = Field(0.003, ge=0)
-    scatter_bias_deg_s: float = Field(0.01, ge=0)
+    scatter_bias_deg_s: float = Field(0.02, ge=0)
     change_trust: float = Field(0.01, ge=0, le=1)
     gap_s: float = Field(3.0, gt=0)
     """Seconds without odometry after which the camera may have gone anywhere in reach."""
-    lost_s: float = Field(20.0, gt=0)
-    """Seconds that "not on this map" must hold before the whole map is tried again."""
+    search_s: float = Field(60.0, gt=0)
+    """Seconds that a search of the whole map may take: a second belief that starts again and must do better."""
+    search_pause_s: float = Field(10.0, ge=0)
+    """Seconds between the end of a search and the next."""
+    search_gain: float = Field(3.0, ge=0)
+    """By how much, in nats, a search must explain the drive better to replace the belief."""
+    search_below: float = Field(0.95, ge=0, le=1)
+    """The belief is in doubt, and the map is searched, while its confidence is lower."""
     motion: MotionSettings = MotionSettings()
     seed: int = Field(42, ge=0)
 

@@ -233,7 +233,7 @@ def test_a_fix_says_everything(gallery: Gallery, bundle: Bundle, colours: npt.ND
     for frame, _ in _drive(colours, range(12)):
         fix = localizer.update(frame)
         assert fix.view is not None
-        assert fix.evidence is not None
+        assert isinstance(fix.evidence, Evidence)
         assert fix.view.region == fix.region
         assert fix.view.similarities.shape == fix.view.valid.shape == (13, 13)
         assert fix.confidence == localizer.confidence.probability(fix.evidence)

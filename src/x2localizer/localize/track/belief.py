@@ -16,12 +16,22 @@ import numpy as np
 from x2localizer.config import TrackSettings
 from x2localizer.localize.track.fields import RoadField, TileField
 from x2localizer.localize.track.kernels import (
+    AROUND,
     BIAS,
+    COSINE,
+    EAST,
+    EAST_EAST,
+    EAST_SOUTH,
     HALVES,
     HEADING,
+    MASS,
+    MEAN_SCALE,
     NEAR_ROADS,
     POSE,
     SCALE,
+    SINE,
+    SOUTH,
+    SOUTH_SOUTH,
     TRUST,
     WEIGHT,
     Int32,
@@ -29,6 +39,7 @@ from x2localizer.localize.track.kernels import (
     Y,
     draw_again,
     gather,
+    mean_around,
     move,
 )
 from x2localizer.localize.track.patches import METRES_AROUND, Patches
@@ -44,8 +55,6 @@ START_SD_M, START_SD_DEG = 2.5, 4.0
 """How far poses lie beside the road at the start, and how far they point off it."""
 ANYWHERE_SHARE = 0.5
 """After a gap: share of the poses that start anywhere on the map; the others are where the camera may have come to."""
-BIAS_WALK_DEG_S = 0.01
-"""How far the bias of the yaw rate wanders in one second."""
 DISTANCE_SD = 0.02
 """Error of a step of odometry, as a share of its distance, beside what the odometry says itself."""
 TURN_SD_DEG = 0.05
@@ -95,6 +104,8 @@ class PoseBelief:
         self._tile_equator_m = METRES_AROUND / patches.world
         self._cell_offsets = patches.offsets(HALVES)
         self.null = 0.0
+        self.log_evidence = 0.0
+        """Logarithm of how probable everything was that this belief has taken in, against "not on this map"."""
         self.poses: Floats = np.zeros((POSE, 0))
         self.patch: Int32 = np.zeros(0, np.int32)
         self.restart()
@@ -112,7 +123,7 @@ class PoseBelief:
     def _most(self) -> int:
         s = self.settings
         wanted = len(self._starts) * 2 * 2.0 / s.pose_spacing_m if self._roads is not None else s.most_poses
-        return int(np.clip(wanted, s.least_poses, s.most_poses))
+        return int(np.clip(wanted, s.start_poses, s.most_poses))
 
     def _share_out(self, off_map: float) -> None:
         self.poses[WEIGHT] = math.log1p(-off_map) - math.log(self.poses.shape[1])
@@ -203,8 +214,7 @@ class PoseBelief:
         self._step += 1
         move(
             self.poses, movement.distance_m, math.radians(movement.turn_deg), signed_s, distance_sd,
-            math.radians(turn_sd), math.radians(BIAS_WALK_DEG_S) * seconds**0.5, self._tile_equator_m,
-            self.patches.world, self._step,
+            math.radians(turn_sd), self._tile_equator_m, self.patches.world, self._step,
         )  # fmt: skip
 
     def _weigh(self, moment: Moment) -> None:
@@ -215,7 +225,13 @@ class PoseBelief:
         top = max(float(self.poses[WEIGHT].max()), self.null)
         total = top + math.log(float(np.exp(self.poses[WEIGHT] - top).sum()) + math.exp(self.null - top))
         self.poses[WEIGHT] -= total
+        self.log_evidence += total
         self.null = min(max(self.null - total, math.log(1e-6)), math.log1p(-1e-6))
+
+    @property
+    def margins(self) -> dict[str, float]:
+        """How much better each term finds the belief than "not on this map"."""
+        return {term.name: term.margin for term in self.terms}
 
     # Answers ---------------------------------------------------------------------------------------------------------
 
@@ -237,27 +253,20 @@ class PoseBelief:
         x0, y0, width, _ = (int(value) for value in self.patches.corners[patch])
         row, column = divmod(cell - int(self._cell_offsets[patch]), width * HALVES)
         east, south = (column + 0.5) / HALVES, (row + 0.5) / HALVES  # tiles from the patch's corner
-        own = self.patch == patch
-        dx = (self.poses[X] - x0) % self.patches.world
-        dy = self.poses[Y] - y0
         tile_m = float(self.patches.tile_m(np.array([y0 + south]))[0])
-        near = own
+        out = np.zeros(AROUND)
         for _ in range(3):
-            near = own & (np.hypot(dx - east, dy - south) * tile_m < AROUND_M)
-            weight = relative[near] + 1e-300
-            east, south = float(dx[near] @ weight / weight.sum()), float(dy[near] @ weight / weight.sum())
-        weight = relative[near] + 1e-300
-        share = float(relative[near].sum())
-        weight = weight / weight.sum()
-        a, b = (dx[near] - east) * tile_m, (south - dy[near]) * tile_m
-        covariance = (float(weight @ (a * a)), float(weight @ (a * b)), float(weight @ (b * b)))
-        heading = self.poses[HEADING, near]
-        on_map = (1.0 - math.exp(self.null)) * (1.0 - off)
+            mean_around(
+                self.poses, self.patch, relative, patch, x0, y0, east, south, AROUND_M / tile_m, self.patches.world, out
+            )
+            east, south = float(out[EAST]), float(out[SOUTH])
+        covariance = tuple(float(v) * tile_m**2 for v in (out[EAST_EAST], -out[EAST_SOUTH], out[SOUTH_SOUTH]))
+        here = 1.0 - math.exp(self.null)
         return PoseEstimate(
-            (x0 + east) % self.patches.world, y0 + south,
-            math.atan2(float(weight @ np.sin(heading)), float(weight @ np.cos(heading))),
-            float(weight @ self.poses[SCALE, near]), share * (1.0 - math.exp(self.null)), on_map, covariance,
-            len(relative), float(relative @ (self.poses[TRUST] > 0.5)),
+            (x0 + east) % self.patches.world, y0 + south, math.atan2(float(out[SINE]), float(out[COSINE])),
+            float(out[MEAN_SCALE]), float(out[MASS]) * here, here * (1.0 - off),
+            (covariance[0], covariance[1], covariance[2]), len(relative),
+            float(relative @ (self.poses[TRUST] > 0.5)),
         )  # fmt: skip
 
     def _draw_again(self, relative: Floats, cells: int) -> None:

@@ -33,6 +33,8 @@ NEAR_ROADS: Final = 16
 """Cells of the field of roads along the side of a tile."""
 ROAD_STEP_M: Final = 0.25
 """What one step of a distance in the field of roads is worth."""
+FAINT: Final = 9.0
+"""Poses whose log-weight is so far below the best are left out of means."""
 NOWHERE: Final = -1e9
 """Instead of a value off the map; kernels know no NaN."""
 HALVES: Final = 2
@@ -50,28 +52,28 @@ def _uniform(seed: int, i: int, k: int) -> float:
     return (float(value >> np.uint64(11)) + 0.5) / 9007199254740992.0
 
 
-@inlined
-def _normal(seed: int, i: int, k: int) -> float:
-    """A pseudo-random number of the normal distribution."""
-    return float(np.sqrt(-2.0 * np.log(_uniform(seed, i, 2 * k))) * np.cos(2.0 * np.pi * _uniform(seed, i, 2 * k + 1)))
-
-
 @compiled
 def move(
     poses: Floats, distance_m: float, turn_rad: float, seconds: float, distance_sd: float, turn_sd: float,
-    bias_walk: float, tile_equator_m: float, world: float, seed: int,
+    tile_equator_m: float, world: float, seed: int,
 ) -> None:  # fmt: skip
     """Move every pose along its odometry; those at the end of a turn have turned by half of it on the way."""
     for i in range(poses.shape[1]):
-        turn = turn_rad - poses[BIAS, i] * seconds + turn_sd * _normal(seed, i, 0)
-        length = distance_m * poses[SCALE, i] + distance_sd * _normal(seed, i, 1)
+        size = np.sqrt(-2.0 * np.log(_uniform(seed, i, 0)))  # one pair of uniform numbers makes two normal ones
+        phase = 2.0 * np.pi * _uniform(seed, i, 1)
+        turn = turn_rad - poses[BIAS, i] * seconds + turn_sd * size * np.cos(phase)
+        length = distance_m * poses[SCALE, i] + distance_sd * size * np.sin(phase)
         tile_m = tile_equator_m / np.cosh(np.pi * (1.0 - 2.0 * poses[Y, i] / world))
         middle = poses[HEADING, i] + 0.5 * turn
         poses[X, i] = (poses[X, i] + length * np.sin(middle) / tile_m) % world
         poses[Y, i] -= length * np.cos(middle) / tile_m
         poses[HEADING, i] += turn
-        if bias_walk > 0.0:
-            poses[BIAS, i] += bias_walk * _normal(seed, i, 2)
+
+
+@inlined
+def _normal(seed: int, i: int, k: int) -> float:
+    """A pseudo-random number of the normal distribution."""
+    return float(np.sqrt(-2.0 * np.log(_uniform(seed, i, 2 * k))) * np.cos(2.0 * np.pi * _uniform(seed, i, 2 * k + 1)))
 
 
 @inlined
@@ -100,16 +102,31 @@ def _road_fit(
 @compiled
 def weigh_roads(
     poses: Floats, patch: Int32, corners: Int64, offsets: Int64, field: UInt8, world: float, sigma_m: float,
-    sigma_rad: float, floor: float, off_road: float, level: float, power: float,
-) -> None:  # fmt: skip
-    """Weigh poses by the roads: ``level`` is the logarithm of what a place off the map counts as."""
+    sigma_rad: float, floor: float, off_road: float, level: float, power: float, top: float,
+) -> float:  # fmt: skip
+    """Weigh poses by the roads; returns their mean gain, by the weights before, which are at most ``top``.
+
+    level: the logarithm of what a place off the map counts as.
+    """
+    gain, mass = 0.0, 1e-300
+    nothing = np.log(off_road) - level
     for i in range(poses.shape[1]):
         fit = _road_fit(
             poses[X, i], poses[Y, i], poses[HEADING, i], patch[i], corners, offsets, field, world, sigma_m, sigma_rad,
             floor,
         )  # fmt: skip
-        if fit >= 0.0:
-            poses[WEIGHT, i] += power * (np.log(off_road + (1.0 - off_road) * fit) - level)
+        value = 0.0
+        if fit > 0.0:
+            value = np.log(off_road + (1.0 - off_road) * fit) - level
+        elif fit == 0.0:
+            value = nothing
+        before = poses[WEIGHT, i]
+        poses[WEIGHT, i] = before + power * value
+        if before > top - FAINT:
+            share = np.exp(before - top)
+            gain += share * value
+            mass += share
+    return gain / mass
 
 
 @inlined
@@ -130,14 +147,25 @@ def _tile_value(x: float, y: float, patch: int, corners: Int64, offsets: Int64, 
 
 @compiled
 def weigh_tiles(
-    poses: Floats, patch: Int32, corners: Int64, offsets: Int64, values: Float32, world: float, power: float
-) -> None:
-    """Weigh poses by what the tiles say of a frame, except those that do not trust them or are off the map."""
+    poses: Floats, patch: Int32, corners: Int64, offsets: Int64, values: Float32, world: float, power: float,
+    top: float,
+) -> float:  # fmt: skip
+    """Weigh poses by what the tiles say of a frame, except those that do not trust them or are off the map.
+
+    Returns the mean gain of those that trust them, by the weights before, which are at most ``top``.
+    """
+    gain, mass = 0.0, 1e-300
     for i in range(poses.shape[1]):
         if poses[TRUST, i] > 0.5:
             value = _tile_value(poses[X, i], poses[Y, i], patch[i], corners, offsets, values, world)
             if value > NOWHERE:
-                poses[WEIGHT, i] += power * value
+                before = poses[WEIGHT, i]
+                poses[WEIGHT, i] = before + power * value
+                if before > top - FAINT:
+                    share = np.exp(before - top)
+                    gain += share * value
+                    mass += share
+    return gain / mass
 
 
 @compiled
@@ -183,6 +211,55 @@ def gather(
         else:
             off += weight[i]
     return off
+
+
+# What mean_around returns.
+EAST: Final = 0  # tiles from the corner of the patch
+SOUTH: Final = 1
+MASS: Final = 2  # share of all weight
+EAST_EAST: Final = 3  # square tiles
+EAST_SOUTH: Final = 4
+SOUTH_SOUTH: Final = 5
+SINE: Final = 6  # of the heading
+COSINE: Final = 7
+MEAN_SCALE: Final = 8
+AROUND: Final = 9
+
+
+@compiled
+def mean_around(
+    poses: Floats, patch: Int32, weight: Floats, number: int, x0: float, y0: float, east: float, south: float,
+    radius: float, world: float, out: Floats,
+) -> None:  # fmt: skip
+    """Mean and spread of the poses within a radius of a place, in tiles from the corner of its patch, into ``out``."""
+    for k in range(AROUND):
+        out[k] = 0.0
+    for i in range(poses.shape[1]):
+        if patch[i] != number or weight[i] <= 0.0:
+            continue
+        dx, dy = (poses[X, i] - x0) % world - east, poses[Y, i] - y0 - south
+        if dx * dx + dy * dy > radius * radius:
+            continue
+        w = weight[i]
+        out[MASS] += w
+        out[EAST] += w * dx
+        out[SOUTH] += w * dy
+        out[EAST_EAST] += w * dx * dx
+        out[EAST_SOUTH] += w * dx * dy
+        out[SOUTH_SOUTH] += w * dy * dy
+        out[SINE] += w * np.sin(poses[HEADING, i])
+        out[COSINE] += w * np.cos(poses[HEADING, i])
+        out[MEAN_SCALE] += w * poses[SCALE, i]
+    total = out[MASS]
+    if total > 0.0:
+        for k in range(AROUND):
+            if k != MASS:
+                out[k] /= total
+        out[EAST_EAST] -= out[EAST] * out[EAST]
+        out[EAST_SOUTH] -= out[EAST] * out[SOUTH]
+        out[SOUTH_SOUTH] -= out[SOUTH] * out[SOUTH]
+    out[EAST] += east
+    out[SOUTH] += south
 
 
 @compiled

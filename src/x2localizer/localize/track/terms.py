@@ -55,10 +55,8 @@ class Term(ABC):
         """Forget what was before: the camera may be anywhere."""
         self.margin = 0.0
 
-    def _note(self, before: Floats, after: Floats, power: float) -> None:
-        """Keep the mean gain of the poses, by their weights before."""
-        share = np.exp(before - before.max())
-        gain = float((after - before) @ share / share.sum()) / max(power, 1e-9)
+    def _note(self, gain: float) -> None:
+        """Keep the mean gain of the poses."""
         self.margin = FADING * self.margin + (1.0 - FADING) * gain
 
 
@@ -88,12 +86,12 @@ class RoadTerm(Term):
         self._lately.append((abs(moment.distance_m), abs(moment.turn_rad)))
         if power <= 0.0:
             return
-        before = poses[WEIGHT].copy()
-        weigh_roads(
+        gain = weigh_roads(
             poses, patch, f.patches.corners, f.offsets, f.cells, f.patches.world, s.road_sd_m,
             np.radians(s.road_sd_deg), s.junction_share, s.off_road_share, self._level(), power,
+            float(poses[WEIGHT].max()),
         )  # fmt: skip
-        self._note(before, poses[WEIGHT], power)
+        self._note(gain)
 
     def _level(self) -> float:
         """The logarithm of what a place off the map counts as: less in a turn."""
@@ -106,29 +104,24 @@ class RoadTerm(Term):
         return self.settings.road_level + self.settings.road_level_in_turns * bend
 
 
-class TileTerm(Term):
-    """The frame looks like the tile that the camera is on.
+class TileOdds:
+    """What the tiles say of the last frame; shared by the terms of several beliefs about one camera.
 
     Similarities become odds against a tile at random by a softmax. Its temperature follows from how well the best
     tiles have fitted lately: at night, in fog or with a foreign camera none fits well, and the odds become even.
+
+    best: similarity of the frame with the tile that is most like it.
+    similarities: with all tiles, (t,).
+    values: log-odds by cell of the field, (cells,).
     """
 
-    name = "tiles"
-
     def __init__(self, field: TileField, settings: TrackSettings) -> None:
-        super().__init__()
         self.field, self.settings = field, settings
         self.best = 0.0
-        """Similarity of the frame with the tile that is most like it."""
-        self.similarities: Codes = np.zeros(0, np.float32)
-        self._values: Float32 = np.full(int(field.offsets[-1]), 0.0, np.float32)
+        self.similarities: Codes = np.zeros(len(field.cells), np.float32)
+        self.values: Float32 = np.zeros(int(field.offsets[-1]), np.float32)
         self._lately: float | None = None
-        self._driven = np.inf
-
-    def reset(self) -> None:
-        """Forget what was before; how well tiles fit this camera is kept."""
-        super().reset()
-        self._driven = np.inf
+        self._code: Codes | None = None
 
     @property
     def temperature(self) -> float:
@@ -137,32 +130,55 @@ class TileTerm(Term):
         lacking = s.good_similarity - (self._lately if self._lately is not None else s.good_similarity)
         return float(np.clip(s.temperature + s.temperature_slope * lacking, s.temperature, s.temperature_most))
 
-    def weigh(self, poses: Floats, patch: Int32, moment: Moment) -> None:
-        """Weigh poses by the tiles; a camera that has hardly moved has hardly seen anything new."""
-        self._driven += abs(moment.distance_m)
-        if moment.code is None:
+    def take(self, code: Codes) -> None:
+        """Compare a frame with all tiles; the same frame again costs nothing."""
+        if code is self._code:
             return
+        self._code = code
         s, f = self.settings, self.field
-        self.similarities = f.codes @ moment.code
+        self.similarities = f.codes @ code
         self.best = float(self.similarities.max())
         self._lately = self.best if self._lately is None else 0.8 * self._lately + 0.2 * self.best
-        power = s.tile_weight * s.temperature / self.temperature * min(1.0, self._driven / s.tile_apart_m)
-        if power < 0.01:
-            return
-        self._driven = 0.0
         values, information = log_odds(self.similarities, self.temperature, s.tile_error_share)
-        self._values.fill(np.log(s.tile_error_share))
-        self._values[f.cells] = values
-        self._values -= np.float32(s.tile_level * information)
-        before = poses[WEIGHT].copy()
-        weigh_tiles(poses, patch, f.patches.corners, f.offsets, self._values, f.patches.world, power)
-        self._note(before, poses[WEIGHT], power)
+        self.values.fill(np.log(s.tile_error_share))
+        self.values[f.cells] = values
+        self.values -= np.float32(s.tile_level * information)
 
     def around(self, region: Region) -> tuple[Codes, Bools]:
         """Similarities of the last frame with the tiles of a region at half stride, and which of these there are."""
         tiles = self.field.in_region(region)
         valid = tiles >= 0
         return np.where(valid, self.similarities[tiles], np.float32(0.0)), valid
+
+
+class TileTerm(Term):
+    """The frame looks like the tile that the camera is on."""
+
+    name = "tiles"
+
+    def __init__(self, odds: TileOdds, settings: TrackSettings) -> None:
+        super().__init__()
+        self.odds, self.settings = odds, settings
+        self._driven = np.inf
+
+    def reset(self) -> None:
+        """Forget what was before."""
+        super().reset()
+        self._driven = np.inf
+
+    def weigh(self, poses: Floats, patch: Int32, moment: Moment) -> None:
+        """Weigh poses by the tiles; a camera that has hardly moved has hardly seen anything new."""
+        self._driven += abs(moment.distance_m)
+        if moment.code is None:
+            return
+        s, odds = self.settings, self.odds
+        odds.take(moment.code)
+        power = s.tile_weight * s.temperature / odds.temperature * min(1.0, self._driven / s.tile_apart_m)
+        if power < 0.01:
+            return
+        self._driven = 0.0
+        f, top = odds.field, float(poses[WEIGHT].max())
+        self._note(weigh_tiles(poses, patch, f.patches.corners, f.offsets, odds.values, f.patches.world, power, top))
 
 
 def log_odds(similarities: Codes, temperature: float, error_share: float) -> tuple[Codes, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -20,13 +20,13 @@ from x2localizer.localize.track.belief import PoseBelief, PoseEstimate
 from x2localizer.localize.track.confidence import UNFITTED, TrackConfidence, track_confidence
 from x2localizer.localize.track.fields import RoadField, TileField, patches_of
 from x2localizer.localize.track.patches import Patches
-from x2localizer.localize.track.terms import RoadTerm, Term, TileTerm
+from x2localizer.localize.track.terms import RoadTerm, Term, TileOdds, TileTerm
 from x2localizer.search.prior import Prior
 from x2localizer.sources.motion import MotionRecord
 from x2localizer.types import Codes, ErrorEllipse, Fix, Frame, Movement, TrackEvidence, View
 
-OFF_MAP = 0.05
-"""Probability of being on the map below which it counts as left."""
+FIRST_SEARCH_M = 300.0
+"""Distance that a belief is given before it can be in doubt."""
 JUMP_M = 40.0
 """Distance between the guess and where odometry puts the last one, from which it has jumped."""
 ELLIPSE_95 = math.sqrt(5.991)
@@ -75,9 +75,22 @@ class _State:
     driven_m: float = 0.0
     turned_deg: float = 0.0
     held_s: float = 0.0
-    off_since_s: float | None = None
+    searched_s: float | None = None
     guess: PoseEstimate | None = None
-    moved: list[Movement] = field(default_factory=list)
+
+
+@dataclass
+class _Search:
+    """A second belief that started later, about the whole map.
+
+    rival_evidence: what the belief has gained since, to compare with.
+    """
+
+    belief: PoseBelief
+    start_s: float
+    rival_evidence: float = 0.0
+    driven_m: float = 0.0
+    turned_deg: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,47 +118,58 @@ class Tracker:
     ) -> None:  # fmt: skip
         self.map, self.encoder, self.settings = track_map, encoder, settings or TrackSettings()
         s = self.settings
-        terms: list[Term] = []
-        if s.use_roads and track_map.roads is not None:
-            terms.append(RoadTerm(track_map.roads, s))
-        self._tiles: TileTerm | None = None
+        self._odds: TileOdds | None = None
         if s.use_tiles and track_map.tiles is not None and encoder is not None:
             check_encoder(track_map.gallery, encoder)
-            self._tiles = TileTerm(track_map.tiles, s)
-            terms.append(self._tiles)
-        if not terms:
+            self._odds = TileOdds(track_map.tiles, s)
+        self._roads = track_map.roads if s.use_roads else None
+        if self._odds is None and self._roads is None:
             raise GalleryError(
                 f"The gallery {track_map.gallery.address} has nothing that these settings use.",
                 "Use its tiles with the bundle that made them, or add roads: x2l index --roads FILE --out GALLERY",
             )
-        self._terms = {term.name: term for term in terms}
-        roads = track_map.roads if "roads" in self._terms else None
-        self.belief = PoseBelief(
-            track_map.patches, roads, track_map.tiles, terms, s, scale_sd=scale_sd, bias_sd_deg_s=bias_sd_deg_s,
-            prior=track_map.prior,
-        )  # fmt: skip
+        self._scale_sd, self._bias_sd_deg_s = scale_sd, bias_sd_deg_s
+        self.searches = 0
+        self.belief = self._new_belief()
+        self._search: _Search | None = None
+        self._searched = True
         self.confidence = confidence or self._own_confidence()
         self._gate = FrameGate(math.inf)
         self._state = _State()
         self.steps: list[Step] = []
 
+    def _new_belief(self) -> PoseBelief:
+        """A belief that knows nothing yet: a search of the whole map."""
+        s = self.settings
+        terms: list[Term] = []
+        if self._roads is not None:
+            terms.append(RoadTerm(self._roads, s))
+        if self._odds is not None:
+            terms.append(TileTerm(self._odds, s))
+        seeded = s.model_copy(update={"seed": s.seed + self.searches})
+        self.searches += 1
+        return PoseBelief(
+            self.map.patches, self._roads, self.map.tiles, terms, seeded, scale_sd=self._scale_sd,
+            bias_sd_deg_s=self._bias_sd_deg_s, prior=self.map.prior,
+        )  # fmt: skip
+
     def _own_confidence(self) -> TrackConfidence:
-        if self._tiles is None:
+        if self._odds is None:
             return track_confidence(None, self.settings)
         return track_confidence(self.encoder.root, self.settings) if isinstance(self.encoder, Bundle) else UNFITTED
 
     @property
     def frame_size(self) -> tuple[int, int] | None:
         """Height and width that frames are brought to; None if no frame is looked at."""
-        return None if self._tiles is None or self.encoder is None else self.encoder.spec.frame_size
+        return None if self._odds is None or self.encoder is None else self.encoder.spec.frame_size
 
     def update(self, frame: Frame, movements: Sequence[Movement] = ()) -> Fix:
         """Take in a frame of any size, and how the camera has moved since the one before."""
         code = self._encode(frame)
         fix = self.advance(frame.index, frame.time_s, movements, code)
-        if self._tiles is None or code is None or fix.guess is None:
+        if self._odds is None or code is None or fix.guess is None:
             return fix
-        return _with_view(fix, frame, self.map, self._tiles)
+        return _with_view(fix, frame, self.map, self._odds)
 
     def _encode(self, frame: Frame) -> Codes | None:
         size = self.frame_size
@@ -166,6 +190,7 @@ class Tracker:
         gap_s = 0.0 if state.last_s is None else abs(time_s - state.last_s) - known_s
         if gap_s >= self.settings.gap_s:
             self.belief.bridge(gap_s)
+            self._search = None
             self._state = state = _State()
         elif gap_s > 0.25 and movements:
             movements = [*movements, _onward(movements[-1], gap_s)]
@@ -173,13 +198,51 @@ class Tracker:
         state.last_s = time_s
         state.driven_m += sum(abs(m.distance_m) for m in movements)
         state.turned_deg += sum(abs(m.turn_deg) for m in movements)
+        before = self.belief.log_evidence
         self.belief.update(movements, code)
-        found = self.belief.estimate()
+        found = self._searched_too(self.belief.estimate(), self.belief.log_evidence - before, movements, code)
         self._note_jump(found, movements)
         evidence = self._evidence(found)
         fix = self._fix(index, time_s, found, evidence, movements)
-        self._restart_if_lost(found, time_s)
+        self._search_if_in_doubt(fix, time_s)
         return fix
+
+    def _searched_too(
+        self, found: PoseEstimate, gain: float, movements: Sequence[Movement], code: Codes | None
+    ) -> PoseEstimate:
+        """The estimate of the belief or, once a search explains the drive better, that of the search."""
+        search = self._search
+        if search is None:
+            return found
+        search.rival_evidence += gain
+        search.belief.update(movements, code)
+        other = search.belief.estimate()
+        search.driven_m += sum(abs(m.distance_m) for m in movements)
+        search.turned_deg += sum(abs(m.turn_deg) for m in movements)
+        better = search.belief.log_evidence > search.rival_evidence + self.settings.search_gain
+        if not better or other.share < 0.5:
+            return found
+        self.belief, self._search = search.belief, None
+        state = self._state
+        state.driven_m, state.turned_deg, state.held_s, state.guess = search.driven_m, search.turned_deg, 0.0, None
+        state.searched_s = state.last_s
+        return other
+
+    def _search_if_in_doubt(self, fix: Fix, time_s: float) -> None:
+        """Start a search while the belief is in doubt, and give it up when it has taken too long."""
+        s, state = self.settings, self._state
+        self._searched = False
+        if self._search is not None:
+            if abs(time_s - self._search.start_s) >= s.search_s:
+                self._search = None
+                state.searched_s = time_s
+            return
+        since = state.searched_s if state.searched_s is not None else state.start_s
+        sure = fix.confidence >= s.search_below
+        if sure or since is None or abs(time_s - since) < s.search_pause_s or state.driven_m < FIRST_SEARCH_M:
+            return
+        self._search = _Search(self._new_belief(), time_s)
+        self._searched = True
 
     def _note_jump(self, found: PoseEstimate, movements: Sequence[Movement]) -> None:
         """Count how long the guess has moved as the odometry says."""
@@ -202,7 +265,7 @@ class Tracker:
         state.held_s = 0.0 if jumped else state.held_s + seconds
 
     def _evidence(self, found: PoseEstimate) -> TrackEvidence:
-        margins = {name: term.margin for name, term in self._terms.items()}
+        margins = self.belief.margins
         a, _, b = found.covariance_m2
         return TrackEvidence(
             found.share, found.on_map, math.sqrt(max(a + b, 0.0)), self._state.held_s, self._state.driven_m,
@@ -221,21 +284,10 @@ class Tracker:
         return Fix(
             index, time_s, "tracking" if sure else "locating" if early else "lost",
             self.map.patches.position(found.x, found.y), confidence,
-            0.0 if self._tiles is None else self._tiles.best, evidence=evidence,
+            0.0 if self._odds is None else self._odds.best, refreshed=self._searched, evidence=evidence,
             heading_deg=math.degrees(found.heading_rad) % 360.0, speed_m_s=speed,
             ellipse=ellipse_of(found.covariance_m2), on_map=found.on_map,
         )  # fmt: skip
-
-    def _restart_if_lost(self, found: PoseEstimate, time_s: float) -> None:
-        """Try the whole map again when the belief has been off it for a while."""
-        state = self._state
-        if found.on_map >= OFF_MAP:
-            state.off_since_s = None
-            return
-        state.off_since_s = time_s if state.off_since_s is None else state.off_since_s
-        if abs(time_s - state.off_since_s) >= self.settings.lost_s:
-            self.belief.restart(off_map=0.5)
-            self._state = _State(start_s=time_s, last_s=time_s)
 
 
 def _onward(last: Movement, seconds: float) -> Movement:
@@ -256,7 +308,7 @@ def ellipse_of(covariance_m2: tuple[float, float, float]) -> ErrorEllipse:
     return ErrorEllipse(float(major), float(minor), angle)
 
 
-def _with_view(fix: Fix, frame: Frame, track_map: TrackMap, tiles: TileTerm) -> Fix:
+def _with_view(fix: Fix, frame: Frame, track_map: TrackMap, tiles: TileOdds) -> Fix:
     """A fix with the region around it and how similar its tiles are to the frame, for drawing."""
     assert fix.guess is not None
     manifest = track_map.gallery.manifest
@@ -281,7 +333,7 @@ def second_pass(tracker: Tracker, fixes: Sequence[Fix]) -> list[Fix]:
     steps = tracker.steps
     back: dict[int, Fix] = {}
     pending: tuple[Movement, ...] = ()
-    tracker._state = _State()
+    tracker._state, tracker._search = _State(), None
     for step in reversed(steps):
         fix = tracker.advance(step.index, step.time_s, pending, step.code)
         back[step.index] = fix

@@ -1,0 +1,147 @@
+"""Kernels of the belief against plain twins."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from x2localizer.localize.track.kernels import (
+    BIAS,
+    HEADING,
+    POSE,
+    SCALE,
+    TRUST,
+    WEIGHT,
+    X,
+    Y,
+    draw_again,
+    gather,
+    move,
+    weigh_tiles,
+)
+from x2localizer.localize.track.patches import METRES_AROUND
+from x2localizer.localize.track.terms import log_odds
+from x2localizer.localize.track.tracker import ellipse_of
+from x2localizer.types import Floats
+
+WORLD = float(1 << 19)
+EQUATOR_M = METRES_AROUND / WORLD
+
+
+def _poses(count: int, seed: int = 0) -> Floats:
+    rng = np.random.default_rng(seed)
+    poses = np.zeros((POSE, count))
+    poses[X], poses[Y] = 1000 + rng.uniform(0, 8, count), 180_000 + rng.uniform(0, 8, count)
+    poses[HEADING], poses[SCALE] = rng.uniform(0, 6, count), rng.uniform(0.9, 1.1, count)
+    poses[BIAS], poses[TRUST] = rng.normal(0, 0.01, count), rng.integers(0, 2, count)
+    return poses
+
+
+@given(distance=st.floats(-20, 20), turn=st.floats(-1, 1), seconds=st.floats(-1, 1))
+def test_poses_move_as_their_plain_twin(distance: float, turn: float, seconds: float) -> None:
+    poses = _poses(5)
+    plain = poses.copy()
+    move(poses, distance, turn, seconds, 0.0, 0.0, EQUATOR_M, WORLD, 1)
+    for i in range(5):
+        x, y, heading, scale, bias = plain[:5, i]
+        own_turn = turn - bias * seconds
+        tile_m = EQUATOR_M / math.cosh(math.pi * (1 - 2 * y / WORLD))
+        assert poses[X, i] == pytest.approx(x + distance * scale * math.sin(heading + own_turn / 2) / tile_m, abs=1e-9)
+        assert poses[Y, i] == pytest.approx(y - distance * scale * math.cos(heading + own_turn / 2) / tile_m, abs=1e-9)
+        assert poses[HEADING, i] == pytest.approx(heading + own_turn, abs=1e-9)
+
+
+@given(distance=st.floats(0, 20), turn=st.floats(-1, 1), angle=st.floats(0, 6.28))
+def test_a_turned_world_moves_turned(distance: float, turn: float, angle: float) -> None:
+    poses = np.zeros((POSE, 2))
+    poses[X], poses[Y], poses[SCALE] = 1000.0, WORLD / 2, 1.0
+    poses[HEADING] = 0.3, 0.3 + angle
+    move(poses, distance, turn, 0.5, 0.0, 0.0, EQUATOR_M, WORLD, 1)
+    east, north = poses[X] - 1000.0, WORLD / 2 - poses[Y]
+    turned = (
+        math.cos(angle) * east[0] + math.sin(angle) * north[0],
+        math.cos(angle) * north[0] - math.sin(angle) * east[0],
+    )
+    assert (east[1], north[1]) == pytest.approx(turned, abs=1e-9)
+
+
+def test_there_and_back_is_where_it_was() -> None:
+    poses = _poses(50)
+    before = poses.copy()
+    move(poses, 9.0, 0.4, 0.5, 0.0, 0.0, EQUATOR_M, WORLD, 1)
+    move(poses, -9.0, -0.4, -0.5, 0.0, 0.0, EQUATOR_M, WORLD, 2)
+    np.testing.assert_allclose(poses[:5], before[:5], atol=1e-6)
+
+
+def test_tiles_between_tiles_are_interpolated() -> None:
+    corners, offsets = np.array([[1000, 180_000, 8, 8]]), np.array([0, 256])
+    values = np.arange(256, dtype=np.float32)
+    poses = _poses(40, 3)
+    poses[X], poses[Y] = 1000 + np.random.default_rng(1).uniform(0.6, 7, 40), 180_000 + np.linspace(0.6, 7, 40)
+    expected = []
+    for i in range(40):
+        u, v = (poses[X, i] - 1000) * 2 - 1, (poses[Y, i] - 180_000) * 2 - 1
+        expected.append(16 * v + u if poses[TRUST, i] else 0.0)  # a plane is interpolated exactly
+    weigh_tiles(poses, np.zeros(40, np.int32), corners, offsets, values, WORLD, 1.0, 0.0)
+    np.testing.assert_allclose(poses[WEIGHT], expected, atol=1e-3)
+
+
+def test_poses_are_drawn_in_proportion_to_their_weights() -> None:
+    poses = _poses(4)
+    weights = np.array([0.1, 0.0, 0.6, 0.3])
+    out, patch = np.zeros((POSE, 10_000)), np.zeros(10_000, np.int32)
+    draw_again(poses, np.arange(4, dtype=np.int32), np.cumsum(weights), np.zeros(5), out, patch, EQUATOR_M, WORLD, 7)
+    np.testing.assert_allclose(np.bincount(patch, minlength=4) / 10_000, weights, atol=2e-4)
+    np.testing.assert_allclose(out[:5, patch == 2], np.repeat(poses[:5, 2:3], (patch == 2).sum(), 1))
+
+
+def test_noise_has_the_spread_that_was_asked_for() -> None:
+    poses = np.zeros((POSE, 50_000))
+    poses[Y], poses[SCALE] = WORLD / 2, 1.0
+    move(poses, 10.0, 0.0, 1.0, 0.5, 0.02, EQUATOR_M, WORLD, 3)
+    assert float(poses[HEADING].std()) == pytest.approx(0.02, rel=0.03)
+    away = np.hypot((poses[X] + 100) % WORLD - 100, poses[Y] - WORLD / 2) * EQUATOR_M
+    assert float(away.std()) == pytest.approx(0.5, rel=0.03)
+    assert float(away.mean()) == pytest.approx(10.0, abs=0.02)
+
+
+def test_weights_are_gathered_by_cell_and_off_the_map() -> None:
+    poses = _poses(300, 5)
+    poses[X, :30] -= 100.0
+    weights = np.random.default_rng(0).uniform(size=300)
+    cells = np.zeros(256)
+    corners, offsets = np.array([[1000, 180_000, 8, 8]]), np.array([0, 256])
+    off = gather(poses, np.zeros(300, np.int32), weights, corners, offsets, WORLD, cells)
+    assert off == pytest.approx(weights[:30].sum())
+    expected = np.zeros(256)
+    for i in range(30, 300):
+        expected[int((poses[Y, i] - 180_000) * 2) * 16 + int((poses[X, i] - 1000) * 2)] += weights[i]
+    np.testing.assert_allclose(cells, expected)
+
+
+def test_even_similarities_tell_nothing_and_sharp_ones_much() -> None:
+    values, information = log_odds(np.zeros(100, np.float32), 0.05, 0.1)
+    assert information == pytest.approx(0.0, abs=1e-5)
+    np.testing.assert_allclose(values, 0.0, atol=1e-5)
+    sharp = np.zeros(100, np.float32)
+    sharp[3] = 1.0
+    values, information = log_odds(sharp, 0.05, 0.1)
+    assert information == pytest.approx(math.log(0.9 * 100 + 0.1), rel=0.01)
+    assert values[4] == pytest.approx(math.log(0.1), abs=1e-3)
+
+
+@given(major=st.floats(1, 50), share=st.floats(0.05, 0.9), angle=st.floats(0, 179))
+def test_an_ellipse_has_the_axes_of_its_covariance(major: float, share: float, angle: float) -> None:
+    minor, a = major * share, math.radians(angle)
+    east, north = math.sin(a), math.cos(a)
+    found = ellipse_of((
+        major**2 * east**2 + minor**2 * north**2, (major**2 - minor**2) * east * north,
+        major**2 * north**2 + minor**2 * east**2,
+    ))  # fmt: skip
+    assert found.major_m == pytest.approx(math.sqrt(5.991) * major, rel=1e-6)
+    assert found.minor_m == pytest.approx(math.sqrt(5.991) * minor, rel=1e-4)
+    assert min(abs(found.angle_deg - angle), 180 - abs(found.angle_deg - angle)) < 0.1

@@ -1,0 +1,202 @@
+"""A drive by odometry over a net of streets, without a picture: found, followed, lost, found again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helpers.streets import ROUTE, StreetDrive, drive_along, street_lines, write_streets
+from x2localizer.config import TrackSettings
+from x2localizer.errors import GalleryError
+from x2localizer.gallery import Gallery, index_roads, open_gallery
+from x2localizer.localize.track.tracker import Tracker, TrackMap, movements_between, second_pass
+from x2localizer.search import BoxPrior, CirclePrior
+from x2localizer.sources.motion import MotionRecord
+from x2localizer.types import Fix, Position
+
+FAST = TrackSettings(start_poses=20_000, most_poses=20_000, least_poses=2_000)
+Gap = tuple[float, float]
+
+
+def _gallery(folder: Path, mirrored: bool = False) -> Gallery:
+    file = write_streets(folder / "streets.geojson", mirrored=mirrored)
+    index_roads([file], str(folder / "gallery"))
+    return open_gallery(folder / "gallery")
+
+
+@pytest.fixture(scope="module")
+def streets(tmp_path_factory: pytest.TempPathFactory) -> TrackMap:
+    return TrackMap.of(_gallery(tmp_path_factory.mktemp("streets")))
+
+
+@pytest.fixture(scope="module")
+def drive() -> StreetDrive:
+    return drive_along(ROUTE)
+
+
+def follow(
+    track_map: TrackMap, record: MotionRecord, gap: Gap | None = None, tuned: TrackSettings = FAST
+) -> tuple[Tracker, list[Fix]]:
+    tracker = Tracker(track_map, None, tuned, scale_sd=record.scale_sd, bias_sd_deg_s=record.bias_sd_deg_s)
+    times = np.arange(record.times_s[0], record.times_s[-1], 1.0)
+    fixes: list[Fix] = []
+    last = float(times[0])
+    for index, time_s in enumerate(times):
+        if gap is not None and gap[0] < time_s < gap[1]:
+            continue
+        known = gap is None or not (last <= gap[0] < time_s)
+        movements = movements_between(record, last, float(time_s), tuned.step_s) if known else []
+        fixes.append(tracker.advance(index, float(time_s), movements))
+        last = float(time_s)
+    return tracker, fixes
+
+
+def errors(drive: StreetDrive, fixes: list[Fix], shift_s: float = 0.0, mirrored: bool = False) -> np.ndarray:
+    return np.array([
+        drive.error_m(fix.time_s - shift_s, fix.guess.lat_deg, fix.guess.lon_deg, mirrored)
+        for fix in fixes
+        if fix.guess is not None
+    ])  # fmt: skip
+
+
+def test_a_drive_is_found_by_its_turns_alone(streets: TrackMap, drive: StreetDrive) -> None:
+    _, fixes = follow(streets, drive.record())
+    late = errors(drive, fixes)[-60:]
+    assert np.median(late) < 10.0
+    assert late.max() < 40.0
+    last = fixes[-1]
+    assert last.on_map is not None
+    assert last.on_map > 0.9
+    heading = float(np.interp(last.time_s, drive.times_s, drive.headings_deg))
+    assert last.heading_deg is not None
+    assert abs((last.heading_deg - heading + 180) % 360 - 180) < 8.0
+    assert last.speed_m_s == pytest.approx(8.0, rel=0.06)
+    assert last.ellipse is not None
+    assert 1.0 < last.ellipse.major_m < 60.0
+
+
+def test_the_answer_is_the_same_each_time(streets: TrackMap, drive: StreetDrive) -> None:
+    first, again = (follow(streets, drive.record())[1] for _ in range(2))
+    assert [fix.guess for fix in first] == [fix.guess for fix in again]
+
+
+@settings(max_examples=3)
+@given(shift=st.integers(-5000, 5000))
+def test_shifting_the_clock_changes_nothing(streets: TrackMap, drive: StreetDrive, shift: int) -> None:
+    record = drive.record()
+    plain = follow(streets, record)[1]
+    shifted = follow(streets, record.shifted(-float(shift)))[1]
+    there = errors(drive, plain)[-40:]
+    assert errors(drive, shifted, shift_s=float(shift))[-40:] == pytest.approx(there, abs=3.0)
+
+
+def test_a_mirrored_world_gives_the_mirrored_answer(tmp_path: Path, drive: StreetDrive) -> None:
+    mirrored = TrackMap.of(_gallery(tmp_path, mirrored=True))
+    record = drive.record()
+    turned = replace(record, headings_deg=-np.asarray(record.headings_deg))
+    late = errors(drive, follow(mirrored, turned)[1], mirrored=True)[-60:]
+    assert np.median(late) < 10.0
+
+
+def test_the_scale_of_the_odometry_is_estimated(streets: TrackMap, drive: StreetDrive) -> None:
+    tracker, fixes = follow(streets, drive.record(scale=0.93, scale_sd=0.08))
+    assert np.median(errors(drive, fixes)[-40:]) < 15.0
+    assert tracker.belief.estimate().scale == pytest.approx(1 / 0.93, abs=0.03)
+
+
+def test_after_a_gap_it_is_found_again(streets: TrackMap, drive: StreetDrive) -> None:
+    end = float(drive.times_s[-1])
+    _, fixes = follow(streets, drive.record(), gap=(0.35 * end, 0.45 * end))
+    assert np.median(errors(drive, fixes)[-30:]) < 15.0
+
+
+def test_a_second_pass_knows_the_start(streets: TrackMap, drive: StreetDrive) -> None:
+    tracker, fixes = follow(streets, drive.record())
+    sure = [replace(fix, confidence=0.0) for fix in fixes]
+    tracker.confidence = replace(tracker.confidence, weights=(0.0, 1.0, *(0.0,) * 10), threshold=0.5)
+    smoothed = second_pass(tracker, sure)
+    assert [fix.index for fix in smoothed] == [fix.index for fix in fixes]
+    early = slice(5, 40)
+    assert np.median(errors(drive, smoothed)[early]) < 15.0
+    assert np.median(errors(drive, fixes)[early]) > 50.0
+
+
+def test_standing_for_ten_minutes_changes_nothing(streets: TrackMap, drive: StreetDrive) -> None:
+    tracker, fixes = follow(streets, drive.record())
+    before, start = fixes[-1], fixes[-1].time_s
+    for k in range(600):
+        still = MotionRecord(
+            np.array([start + k, start + k + 1.0]), np.zeros(2), np.zeros(2), np.zeros(2), np.zeros(2), 0.03, 0.05
+        )
+        fix = tracker.advance(
+            len(fixes) + k, start + k + 1.0, movements_between(still, start + k, start + k + 1.0, 0.5)
+        )
+    assert before.guess is not None
+    assert fix.guess is not None
+    assert abs(fix.guess.lat_deg - before.guess.lat_deg) * 111_000 < 10.0
+    assert fix.on_map == pytest.approx(before.on_map, abs=0.05)
+
+
+def test_poses_stay_bounded(streets: TrackMap, drive: StreetDrive) -> None:
+    tracker, _ = follow(streets, drive.record())
+    assert FAST.least_poses <= tracker.belief.poses.shape[1] <= FAST.most_poses
+
+
+def test_odometry_that_lies_by_a_factor_of_three_is_not_believed(streets: TrackMap, drive: StreetDrive) -> None:
+    _, fixes = follow(streets, drive.record(scale=3.0))
+    assert np.median([fix.on_map or 0.0 for fix in fixes[-60:]]) < 0.5
+    assert not any(fix.position for fix in fixes)
+
+
+def test_a_stuck_gyroscope_is_not_believed(streets: TrackMap, drive: StreetDrive) -> None:
+    record = drive.record()
+    stuck = replace(record, headings_deg=np.zeros_like(record.headings_deg))
+    _, fixes = follow(streets, stuck)
+    wrong = errors(drive, fixes) > 80.0
+    assert not any(fix.position is not None and bad for fix, bad in zip(fixes, wrong, strict=True))
+
+
+def test_roads_of_another_city_are_not_believed(tmp_path: Path, drive: StreetDrive) -> None:
+    rng = np.random.default_rng(3)
+    lines = [line + rng.normal(0, 70, line.shape) for line in street_lines()]
+    index_roads([write_streets(tmp_path / "other.geojson", lines)], str(tmp_path / "gallery"))
+    _, fixes = follow(TrackMap.of(open_gallery(tmp_path / "gallery")), drive.record())
+    assert not any(fix.position for fix in fixes)
+
+
+def test_a_drive_that_leaves_the_map_is_off_it(tmp_path: Path) -> None:
+    route = drive_along([*ROUTE, (4, 0), (6, 0)])
+    beyond = np.arange(0.1, 60.0, 0.1)
+    times = np.concatenate([route.times_s, route.times_s[-1] + beyond])
+    east = np.concatenate([route.east_m, route.east_m[-1] + 8.0 * beyond])
+    north = np.concatenate([route.north_m, np.full(len(beyond), route.north_m[-1])])
+    heading = np.concatenate([route.headings_deg, np.full(len(beyond), route.headings_deg[-1])])
+    long = StreetDrive(times, east, north, heading)
+    _, fixes = follow(TrackMap.of(_gallery(tmp_path)), long.record())
+    on_map = np.array([fix.on_map for fix in fixes])
+    assert on_map[len(on_map) - 65] > 0.9
+    assert on_map[-1] < 0.5
+
+
+def test_a_prior_says_where_to_look(streets: TrackMap, drive: StreetDrive) -> None:
+    start = Position(48.0, 11.0 + 140.0 / 74_400)
+    near = TrackMap.of(streets.gallery, CirclePrior(start, 150.0))
+    tracker = Tracker(near, None, FAST)
+    fix = tracker.advance(0, 0.0)
+    assert fix.guess is not None
+    assert drive.error_m(0.0, fix.guess.lat_deg, fix.guess.lon_deg) < 250.0
+
+
+def test_a_prior_beside_the_map_is_refused(streets: TrackMap) -> None:
+    with pytest.raises(GalleryError, match="nothing to track on"):
+        TrackMap.of(streets.gallery, BoxPrior(20.0, 10.0, 20.1, 10.1))
+
+
+def test_settings_that_use_nothing_are_refused(streets: TrackMap) -> None:
+    with pytest.raises(GalleryError, match="nothing that these settings use"):
+        Tracker(streets, None, FAST.model_copy(update={"use_roads": False}))
