@@ -337,6 +337,8 @@ class TrackSettings(Settings):
     start_poses: int = Field(150_000, ge=1000)
     """At least so many at the start, however small the map is."""
     least_poses: int = Field(6_000, ge=100)
+    unclear_poses: int = Field(60_000, ge=100)
+    """At least so many while several places are possible: a place that has lost its last pose is lost."""
     poses_per_cell: int = Field(150, ge=1)
     """Poses for each half tile that may hold the camera; they become fewer as the belief narrows."""
     trust_tiles: float = Field(0.5, ge=0, le=1)
@@ -355,7 +357,7 @@ class TrackSettings(Settings):
     """Probability that a frame tells nothing of its place."""
     tile_level: float = Field(0.5, ge=0, le=1)
     """Share of a frame's information that being off the map explains."""
-    road_weight: float = Field(1.0, ge=0)
+    road_weight: float = Field(0.5, ge=0)
     """Weight of ten metres of driving."""
     road_sd_m: float = Field(7.0, gt=0)
     """How far from the middle of its road a car drives, the error of the map included."""
@@ -377,7 +379,8 @@ class TrackSettings(Settings):
     gap_s: float = Field(3.0, gt=0)
     """Seconds without odometry after which the camera may have gone anywhere in reach."""
     search_s: float = Field(60.0, gt=0)
-    """Seconds that a search of the whole map may take: a second belief that starts again and must do better."""
+    """Seconds after which a search of the whole map ends if it has found nothing: a second belief that starts again
+    and must do better."""
     search_pause_s: float = Field(10.0, ge=0)
     """Seconds between the end of a search and the next."""
     search_gain: float = Field(3.0, ge=0)

@@ -53,6 +53,8 @@ ENOUGH = 0.4
 """Share of the poses that must carry weight; with fewer they are drawn again."""
 START_SD_M, START_SD_DEG = 2.5, 4.0
 """How far poses lie beside the road at the start, and how far they point off it."""
+CLEAR = 0.9
+"""Share of the belief around the best place from which a few poses are enough to follow it."""
 ANYWHERE_SHARE = 0.5
 """After a gap: share of the poses that start anywhere on the map; the others are where the camera may have come to."""
 DISTANCE_SD = 0.02
@@ -229,6 +231,11 @@ class PoseBelief:
         self.null = min(max(self.null - total, math.log(1e-6)), math.log1p(-1e-6))
 
     @property
+    def on_map(self) -> float:
+        """Probability that the camera is on the map."""
+        return 1.0 - math.exp(self.null)
+
+    @property
     def margins(self) -> dict[str, float]:
         """How much better each term finds the belief than "not on this map"."""
         return {term.name: term.margin for term in self.terms}
@@ -244,7 +251,7 @@ class PoseBelief:
         off = gather(self.poses, self.patch, relative, corners, self._cell_offsets, self.patches.world, cells)
         found = self._around_best(relative, cells, off)
         if 1.0 / float((relative**2).sum()) < ENOUGH * len(relative):
-            self._draw_again(relative, int((cells > 1e-5).sum()))
+            self._draw_again(relative, int((cells > 1e-5).sum()), found.share)
         return found
 
     def _around_best(self, relative: Floats, cells: Floats, off: float) -> PoseEstimate:
@@ -269,9 +276,10 @@ class PoseBelief:
             float(relative @ (self.poses[TRUST] > 0.5)),
         )  # fmt: skip
 
-    def _draw_again(self, relative: Floats, cells: int) -> None:
+    def _draw_again(self, relative: Floats, cells: int, share: float) -> None:
         s = self.settings
-        count = int(np.clip(s.poses_per_cell * cells, s.least_poses, self._most()))
+        least = s.least_poses if share > CLEAR else s.unclear_poses
+        count = int(np.clip(max(s.poses_per_cell * cells, least), s.least_poses, self._most()))
         angles = math.radians(s.scatter_deg), math.radians(s.scatter_bias_deg_s)
         spread = np.array([s.scatter_m, angles[0], s.scatter_scale, angles[1], s.change_trust])
         poses, patch = np.zeros((POSE, count)), np.zeros(count, np.int32)

@@ -233,7 +233,8 @@ class Tracker:
         s, state = self.settings, self._state
         self._searched = False
         if self._search is not None:
-            if abs(time_s - self._search.start_s) >= s.search_s:
+            lasted = abs(time_s - self._search.start_s)
+            if lasted >= (3 * s.search_s if self._search.belief.on_map > 0.5 else s.search_s):
                 self._search = None
                 state.searched_s = time_s
             return
