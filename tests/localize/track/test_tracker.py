@@ -81,7 +81,7 @@ def test_a_drive_is_found_by_its_turns_alone(streets: TrackMap, drive: StreetDri
 
 def test_the_answer_is_the_same_each_time(streets: TrackMap, drive: StreetDrive) -> None:
     half = drive.record()
-    short = MotionRecord(*(getattr(half, name)[:600] for name in ARRAYS), half.scale_sd, half.bias_sd_deg_s)
+    short = replace(half, **{name: getattr(half, name)[:600] for name in ARRAYS})
     first, again = (follow(streets, short)[1] for _ in range(2))
     assert [fix.guess for fix in first] == [fix.guess for fix in again]
 
