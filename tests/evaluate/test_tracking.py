@@ -219,14 +219,19 @@ def test_every_arm_follows_every_drive(tiny_dataset: Path, tiny_bundle: Bundle, 
     assert np.array_equal(by_roads.followed.errors_m, found.foreign["sensors, roads"][0].followed.errors_m)
 
 
-def test_a_dataset_without_roads_has_fewer_arms(tiny_dataset: Path, tiny_bundle: Bundle, tmp_path: Path) -> None:
+def test_a_dataset_without_roads_or_film_has_fewer_arms(
+    tiny_dataset: Path, tiny_bundle: Bundle, tmp_path: Path
+) -> None:
     root = Path(shutil.copytree(tiny_dataset, tmp_path / "data"))
     shutil.rmtree(root / "roads")
     found = tracking.run_tracking(
-        tiny_bundle, open_dataset(root), "test", tmp_path / "work", arms=arms_named(["sensors"]), settings=FEW,
-        workers=1, most_rides=1,
-    )  # fmt: skip
+        tiny_bundle, open_dataset(root), "test", tmp_path / "work", settings=FEW, workers=1, most_rides=1
+    )
     assert list(found.found) == ["sensors, tiles"]
+    with pytest.raises(DatasetError, match="no odometry or no roads"):
+        tracking.run_tracking(
+            tiny_bundle, open_dataset(root), "test", tmp_path / "work", arms=arms_named(["video"]), workers=1
+        )
 
 
 def test_the_protocol_from_the_command_line(tiny_dataset: Path, tiny_bundle: Bundle, tmp_path: Path) -> None:

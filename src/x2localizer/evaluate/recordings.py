@@ -104,6 +104,17 @@ def ride_motion(data: Dataset, video: VideoRow, source: Source) -> MotionRecord:
     return record
 
 
+def sources_of(data: Dataset, rides: Sequence[Ride]) -> list[Source]:
+    """The kinds of odometry that all of some rides have, or that can be computed for them."""
+
+    def known(video: VideoRow, source: Source) -> bool:
+        if motion_path(data.root, video, source).is_file():
+            return True
+        return source == "video" and read_film(data.root, video) is not None
+
+    return [source for source in SOURCES if all(known(video, source) for ride in rides for video in ride.videos)]
+
+
 def make_video_motion(data: Dataset, videos: Sequence[VideoRow], report: Progress, workers: int = 2) -> None:
     """Compute the odometry of all films that have none yet; each is written when it is done."""
     missing = [

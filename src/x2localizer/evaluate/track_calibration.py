@@ -20,7 +20,7 @@ from x2localizer.config import TrackSettings
 from x2localizer.datasets.dataset import Dataset
 from x2localizer.encoders import Bundle, open_bundle
 from x2localizer.errors import DatasetError, UserError
-from x2localizer.evaluate.recordings import SOURCES, Recording, recordings, tracked_rides
+from x2localizer.evaluate.recordings import Recording, recordings, sources_of, tracked_rides
 from x2localizer.evaluate.tables import markdown
 from x2localizer.evaluate.tracking import Arm, track, tracking_gallery
 from x2localizer.evaluate.workers import in_workers
@@ -95,7 +95,7 @@ def calibration_runs(
     if len(gallery.manifest.sources) < 2:
         raise DatasetError("Calibration needs two areas or more: one to be off the map.", "Use another --split.")
     rides = tracked_rides(data, split)[:most_rides]
-    found = recordings(data, rides, SOURCES, bundle, work, report, step_s=usual.step_s, workers=workers)
+    found = recordings(data, rides, sources_of(data, rides), bundle, work, report, step_s=usual.step_s, workers=workers)
     areas = sorted({recording.area for recording in found})
     tasks = [
         (recording, ground) for area in ["", *areas] for ground in GROUNDS for recording in found
@@ -157,7 +157,7 @@ def _follow(task: tuple[Recording, Ground]) -> list[Run]:
     assert isinstance(settings, TrackSettings)
     track_map = _map(ground, "" if ground == "all" else recording.area)
     runs = []
-    for source in SOURCES:
+    for source in recording.odometry:
         for tiles, roads in ((True, True), (True, False), (False, True)):
             arm = Arm(source, tiles, roads)
             (tracked,) = track(recording, arm, track_map, bundle, settings, UNFITTED).values()

@@ -19,9 +19,9 @@ from x2localizer import geo
 from x2localizer.config import TrackSettings
 from x2localizer.datasets.dataset import Dataset
 from x2localizer.encoders import Bundle, Encoder, open_bundle
-from x2localizer.errors import ConfigError
+from x2localizer.errors import ConfigError, DatasetError
 from x2localizer.evaluate.long_range import Followed, Ride, split_gallery
-from x2localizer.evaluate.recordings import SOURCES, Recording, Source, recordings, tracked_rides
+from x2localizer.evaluate.recordings import SOURCES, Recording, Source, recordings, sources_of, tracked_rides
 from x2localizer.evaluate.workers import in_workers
 from x2localizer.gallery import Gallery, index_roads, open_gallery
 from x2localizer.localize.summary import error_m
@@ -200,16 +200,17 @@ def run_tracking(
     """
     usual = settings or TrackSettings()
     gallery = tracking_gallery(data, split, bundle, work, report)
-    if not gallery.manifest.roads:
-        arms = [arm for arm in arms if not arm.roads]
-    sources = [source for source in SOURCES if any(arm.source == source for arm in arms)]
-
-    def read(chosen: Dataset, part: str) -> list[Recording]:
-        found = tracked_rides(chosen, part)[:most_rides]
-        return recordings(chosen, found, sources, bundle, work, report, step_s=usual.step_s, workers=workers)
-
-    own = read(data, split)
-    others = [] if foreign is None else read(foreign, foreign_split(foreign))
+    parts = [(data, split), *([] if foreign is None else [(foreign, foreign_split(foreign))])]
+    chosen = [tracked_rides(dataset, part)[:most_rides] for dataset, part in parts]
+    arms = _possible(
+        arms, gallery, [sources_of(dataset, found) for (dataset, _), found in zip(parts, chosen, strict=True)]
+    )
+    sources = sorted({arm.source for arm in arms})
+    own, *off = (
+        recordings(dataset, found, sources, bundle, work, report, step_s=usual.step_s, workers=workers)
+        for (dataset, _), found in zip(parts, chosen, strict=True)
+    )
+    others = [recording for found in off for recording in found]
     every = [*own, *others]
     plain = {replace(arm, smoothed=False) for arm in arms}
     tasks = [
@@ -230,6 +231,20 @@ def run_tracking(
         {name: results[: len(own)] for name, results in found.items()}, [recording.night for recording in others],
         {name: results[len(own) :] for name, results in found.items()},
     )  # fmt: skip
+
+
+def _possible(arms: Sequence[Arm], gallery: Gallery, sources: Sequence[Sequence[Source]]) -> list[Arm]:
+    """The arms for which all datasets have odometry and the gallery has roads."""
+    out = [
+        arm for arm in arms
+        if (gallery.manifest.roads or not arm.roads) and all(arm.source in known for known in sources)
+    ]  # fmt: skip
+    if not out:
+        raise DatasetError(
+            "The dataset has no odometry or no roads for any of these arms.",
+            "Make it with the standard preset, or choose other --arms.",
+        )
+    return out
 
 
 def foreign_split(data: Dataset) -> str:

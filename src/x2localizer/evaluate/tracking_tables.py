@@ -182,15 +182,18 @@ def table_text(rows: Sequence[TrackRow]) -> str:
         ["arm", "processor time per second of driving", "poses"],
         ((row.arm, f"{row.ms_per_step:.0f} ms", f"{row.poses:,.0f}") for row in rows),
     )
-    bins = markdown(
-        [f"confidence ({rows[0].arm})", "within 80 m", "frames"],
-        ((f"{p:.2f}", f"{share:.2f}", f"{count:,}") for p, share, count in rows[0].reliability),
-    )
+    bins = [
+        markdown(
+            [f"confidence ({row.arm})", "within 80 m", "frames"],
+            ((f"{p:.2f}", f"{share:.2f}", f"{count:,}") for p, share, count in row.reliability),
+        )
+        for row in rows[:1]
+    ]
     notes = (
         "A position is right within 80 m. From 60 s: frames at least 60 s after the start of the drive or the end of "
         "its gap. Sure: the tracker states a position. Off the map: frames of drives that are not in the gallery."
     )
-    return "\n\n".join([where, certain, notes, cost, bins])
+    return "\n\n".join([where, certain, notes, cost, *bins])
 
 
 def _joined(parts: Sequence[Floats]) -> Floats:
