@@ -18,12 +18,11 @@ from x2localizer.datasets.town import make_dataset
 from x2localizer.encoders import Bundle
 from x2localizer.errors import DatasetError, UserError
 from x2localizer.evaluate.recordings import ride_motion, tracked_rides
-from x2localizer.evaluate.track_calibration import (
+from x2localizer.evaluate.track_calibration import OutsidePrior, calibration_runs
+from x2localizer.evaluate.track_fit import (
     LEAST_SURE,
     NEVER,
-    OutsidePrior,
     Run,
-    calibration_runs,
     choose_threshold,
     fit_confidence,
     held_out_lines,
@@ -31,7 +30,7 @@ from x2localizer.evaluate.track_calibration import (
 )
 from x2localizer.evaluate.tracking import Arm
 from x2localizer.localize.confidence import fit
-from x2localizer.localize.track.confidence import track_confidence
+from x2localizer.localize.track.confidence import FEATURES, track_confidence, track_features
 from x2localizer.search.prior import BoxPrior
 from x2localizer.types import TrackEvidence
 
@@ -167,3 +166,8 @@ def test_calibration_from_the_command_line(
     assert "with tiles:" in run.output
     assert track_confidence(bundle, TrackSettings()).calibrated
     assert (tmp_path / "roads.json").is_file()
+
+
+def test_features_are_as_many_as_a_file_must_have() -> None:
+    evidence = _run(0, "all", Arm(), np.random.default_rng(0)).evidence[0]
+    assert track_features(evidence).shape == (FEATURES,)
