@@ -73,6 +73,9 @@ def test_the_command_measures_what_is_missing_and_writes_the_page(
     (results / "long-range").mkdir(parents=True)
     long_range = {"machine": "m", "date": "d", "rows": [], "gains": {}, "curves": {}, "reliability": []}
     (results / "long-range" / "results.json").write_text(json.dumps(long_range))
+    (results / "tracking").mkdir()
+    tracking = {"machine": "m", "date": "d", "rides": 0, "foreign_rides": 0, "rows": []}
+    (results / "tracking" / "results.json").write_text(json.dumps(tracking))
     words = ["benchmark", "town", "--no-train", "--data", str(tiny_dataset), "--runs", str(runs)]
     words += ["--out", str(tmp_path / "docs"), "--work", str(tmp_path / "work")]
     run = CliRunner().invoke(app, words)
@@ -81,6 +84,7 @@ def test_the_command_measures_what_is_missing_and_writes_the_page(
     made = {path.parent.name for path in results.glob("*/results.json")}
     assert made == {
         "coarse", "fine", "random-start", "ablations", "candidates", "heatmaps", "long-range", "long-range-dataset",
+        "tracking",
     }  # fmt: skip
     rows = json.loads((results / "ablations" / "results.json").read_text())["rows"]
     assert {row["run"] for row in rows} == {"the paper's objective", "symmetric"}
@@ -88,7 +92,7 @@ def test_the_command_measures_what_is_missing_and_writes_the_page(
     assert page == page_of(results)
     assert "| symmetric |" in page
     again = CliRunner().invoke(app, [*words, "--again", "heatmaps"])
-    assert again.output.count("measured already") == 7
+    assert again.output.count("measured already") == 8
     wrong = CliRunner().invoke(app, [*words, "--again", "everything"])
     assert "no table everything" in str(wrong.exception)
 
@@ -126,7 +130,9 @@ def test_the_page_holds_the_results_and_says_what_is_missing(
     (results / "heatmaps" / "results.json").write_text(json.dumps({"machine": "m", "date": "d"}))
     (results / "notes.md").write_text("## What we think\n\nIt holds.\n")
     page = page_of(results)
-    assert page.count("Not run yet.") == 4  # the objective, sensitivity, beyond the paper, the dataset's regions
+    assert (
+        page.count("Not run yet.") == 5
+    )  # the objective, sensitivity, beyond the paper, the dataset's regions, tracking
     for protocol in ("coarse", "fine"):
         for row in json.loads((results / protocol / "results.json").read_text())["rows"]:
             if row["similarity"] != "s_f":

@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # heavy, and not needed for --help
 
 TABLES = (
     "coarse", "fine", "random-start", "ablations", "beyond", "sensitivity", "candidates", "heatmaps", "long-range",
-    "long-range-dataset"
+    "long-range-dataset", "tracking"
 )  # fmt: skip
 app = typer.Typer(help="The paper's tables, from training to page.", no_args_is_help=True)
 
@@ -32,6 +32,9 @@ def group() -> None:
 @app.command(epilog="Example: x2l benchmark town --data data/standard")
 def town(
     data: Annotated[Path, typer.Option(help="The standard dataset.")] = Path("data/standard"),
+    foreign: Annotated[
+        Path, typer.Option(help="The foreign dataset: drives off the map, for tracking. Left out if it is not there.")
+    ] = Path("data/foreign"),
     runs: Annotated[Path, typer.Option(help="Folder of the training runs.")] = Path("runs"),
     out: Annotated[Path, typer.Option(help="Folder for benchmark.md and results/.")] = Path("docs"),
     work: Annotated[Path, typer.Option(help="Folder for embeddings and galleries.")] = Path("evaluation"),
@@ -56,12 +59,12 @@ def town(
         if train:
             with status_lines("training ...") as report:
                 benchmark.train_missing(data, runs, report=report)
-        _measure(data, runs, results, work, again or [])
+        _measure(data, foreign, runs, results, work, again or [])
     page.write_page(results, out / "benchmark.md")
     say(f"page: {out / 'benchmark.md'}")
 
 
-def _measure(data: Path, runs: Path, results: Path, work: Path, again: list[str]) -> None:
+def _measure(data: Path, foreign: Path, runs: Path, results: Path, work: Path, again: list[str]) -> None:
     """Every table that is not there yet; embeddings that are there are not made again."""
     from x2localizer.datasets.dataset import open_dataset  # noqa: PLC0415
     from x2localizer.evaluate import benchmark  # noqa: PLC0415
@@ -76,12 +79,14 @@ def _measure(data: Path, runs: Path, results: Path, work: Path, again: list[str]
     mix = ("s_mix",)
     garet = benchmark.exported_garet(runs)
 
+    elsewhere = open_dataset(foreign) if foreign.exists() else None
+
     def protocol(name: Protocol, models: list[str], gallery: LongRangeGallery = "auto") -> Callable[[], None]:
         def step() -> None:
             with progress_bar("encoding") as progress:
                 result = run_protocol(
                     name, models, open_dataset(data), "test", work,
-                    lambda what, done, total: progress(done, total, what), gallery=gallery,
+                    lambda what, done, total: progress(done, total, what), gallery=gallery, foreign=elsewhere,
                 )  # fmt: skip
             folder = results / (f"{name}-dataset" if gallery == "dataset" else name)
             result.save(folder, measured({"protocol": name, "split": "test", **result.values}))
@@ -118,6 +123,7 @@ def _measure(data: Path, runs: Path, results: Path, work: Path, again: list[str]
         "heatmaps": table("heatmaps", heatmaps),
         "long-range": protocol("long-range", ["town", *garet]),
         "long-range-dataset": protocol("long-range", ["town", *garet], "dataset"),
+        "tracking": protocol("tracking", ["town"]),
     }
     for name in TABLES:
         if (results / name / "results.json").is_file() and name not in again:

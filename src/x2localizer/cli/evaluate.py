@@ -16,7 +16,7 @@ def evaluate(
     models: Annotated[list[str], typer.Argument(help="Training runs, checkpoints, bundles, or rankings files.")],
     data: Annotated[Path, typer.Option(help="A dataset.")],
     protocol: Annotated[
-        Literal["coarse", "fine", "random-start", "long-range"], typer.Option(help="What to measure.")
+        Literal["coarse", "fine", "random-start", "long-range", "tracking"], typer.Option(help="What to measure.")
     ] = "coarse",
     split: Annotated[str, typer.Option(help="val while choosing settings, test for published figures.")] = "test",
     out: Annotated[Path | None, typer.Option(help="Folder for results.json, table.md and plots.")] = None,
@@ -28,6 +28,14 @@ def evaluate(
     keep_first: Annotated[
         bool, typer.Option("--keep-first", help="Rankings files: of an item that is listed twice, the first counts.")
     ] = False,
+    foreign: Annotated[
+        Path | None, typer.Option(help="tracking: a dataset of other ground, whose drives are off the map.")
+    ] = None,
+    arms: Annotated[
+        list[str] | None, typer.Option(help="tracking: only arms with this in their name; may be repeated.")
+    ] = None,
+    rides: Annotated[int | None, typer.Option(help="tracking: only the first drives, to try it out.", min=1)] = None,
+    workers: Annotated[int, typer.Option(help="tracking: processes.", min=1)] = 2,
     work: Annotated[Path, typer.Option(help="Folder for codes and galleries, kept for the next run.")] = Path(
         "evaluation"
     ),
@@ -37,7 +45,8 @@ def evaluate(
 
     coarse: which region holds the video, given its first 1, 2, 4 and 8 keyframes? With the paper's claims about the
     first run. fine: then each frame among the tiles of the 10 best regions. random-start: the same from anywhere in the
-    video. long-range: drives that leave their first region, searched once or with SWRL.
+    video. long-range: drives that leave their first region, searched once or with SWRL. tracking: the same drives,
+    followed by odometry, tiles and roads.
 
     A rankings file (CSV or Parquet: query, item, score, and budget) is scored by the same code.
 
@@ -48,6 +57,10 @@ def evaluate(
       x2l evaluate town their-rankings.csv --data data/standard
 
       x2l evaluate town --protocol long-range --data data/standard --out results
+
+      x2l evaluate town --protocol tracking --data data/standard --foreign data/foreign --split val
+
+      x2l evaluate town --protocol tracking --data data/standard --arms "sensors, tiles"
     """
     if rankings is not None and (rankings.suffix != ".parquet" or Path(models[0]).suffix in (".csv", ".parquet")):
         raise UserError(
@@ -64,7 +77,8 @@ def evaluate(
     with progress_bar("encoding", quiet=as_json) as progress:
         result = run_protocol(
             protocol, models, source, split, work, lambda what, done, total: progress(done, total, what),
-            gallery=gallery, keep_first=keep_first,
+            gallery=gallery, keep_first=keep_first, foreign=None if foreign is None else open_dataset(foreign),
+            arms=arms or (), most_rides=rides, workers=workers,
         )  # fmt: skip
     values = measured({"protocol": protocol, "split": split, **result.values})
     files = [] if out is None else result.save(out, values)

@@ -140,12 +140,29 @@ def calibrate(
     bundle: Annotated[Path, typer.Argument(help="The folder of a bundle.")],
     towns: Annotated[str, typer.Option(help="Seeds of towns that the model did not train on, from-to.")] = "5000-5005",
     drives: Annotated[int, typer.Option(help="Drives in each town; two of four are at night.")] = 6,
-    work: Annotated[Path, typer.Option(help="Folder for the towns' imagery and galleries.")] = Path("calibration"),
+    data: Annotated[
+        Path | None, typer.Option(help="Calibrate tracking instead, on the long drives of this dataset.")
+    ] = None,
+    split: Annotated[str, typer.Option(help="With --data: a split that the model did not train on.")] = "val",
+    roads_out: Annotated[
+        Path | None, typer.Option(help="With --data: also write the confidence of roads alone to this file.")
+    ] = None,
+    workers: Annotated[int, typer.Option(help="With --data: processes.", min=1)] = 2,
+    work: Annotated[Path, typer.Option(help="Folder for galleries, and for the towns' imagery.")] = Path("calibration"),
 ) -> None:
     """Fit how sure a fix is, on drives through synthetic towns; the result goes into the bundle.
 
-    Example: x2l calibrate bundles/town --towns 5000-5005
+    Without --data, of the localizer that searches windows. With it, of the tracker.
+
+    Examples:
+
+      x2l calibrate bundles/town --towns 5000-5005
+
+      x2l calibrate bundles/town --data data/standard --split val
     """
+    if data is not None:
+        _calibrate_track(bundle, data, split, roads_out, workers, work)
+        return
     from x2localizer.cli.common import status_lines  # noqa: PLC0415
     from x2localizer.localize.calibrate import calibrate as run  # noqa: PLC0415
 
@@ -154,5 +171,18 @@ def calibrate(
         raise UserError(f"'{towns}' is not a range of seeds.", "Write it like 5000-5005.")
     with status_lines("driving ...") as report:
         lines = run(bundle, range(int(first), int(last) + 1), drives, work, report)
+    for line in lines:
+        say(line)
+
+
+def _calibrate_track(bundle: Path, data: Path, split: str, roads_out: Path | None, workers: int, work: Path) -> None:
+    from x2localizer.datasets.dataset import open_dataset  # noqa: PLC0415
+    from x2localizer.evaluate.track_calibration import calibrate_track  # noqa: PLC0415
+
+    with progress_bar("driving") as progress:
+        lines = calibrate_track(
+            bundle, open_dataset(data), split, work, lambda what, done, total: progress(done, total, what),
+            roads_out=roads_out, workers=workers,
+        )  # fmt: skip
     for line in lines:
         say(line)

@@ -8,7 +8,7 @@ in the paper, for datasets that have no imagery. Every arm gets the same frames 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,8 +28,11 @@ from x2localizer.localize.localizer import Localizer
 from x2localizer.localize.summary import error_m
 from x2localizer.metrics import bootstrap_interval, paired_difference
 from x2localizer.search import Searcher
+from x2localizer.similarity import CodeKind
 from x2localizer.types import Bools, Codes, Floats, Frame, Images, Position, Progress, Region
 
+Curve = list[tuple[float, float, int]]
+"""Steps of time: the middle of each, percent of frames within 80 m, and how many frames there are."""
 BIN_S = 10.0
 """Width of a step of the curves."""
 AS_IN = ", as in the paper"
@@ -142,7 +145,10 @@ def imagery_of(data: Dataset, split: str) -> list[Path]:
     return sorted((data.root / "imagery" / split).glob("*.tif"))
 
 
-def split_gallery(data: Dataset, split: str, bundle: Bundle, work: Path, report: Progress) -> Gallery:
+def split_gallery(
+    data: Dataset, split: str, bundle: Bundle, work: Path, report: Progress,
+    codes: Sequence[CodeKind] = ("tiles", "regions"),
+) -> Gallery:  # fmt: skip
     """One gallery of the imagery of all areas of a split, made once for each bundle."""
     files = imagery_of(data, split)
     if not files:
@@ -153,7 +159,7 @@ def split_gallery(data: Dataset, split: str, bundle: Bundle, work: Path, report:
     address = work / f"{split}-{data.contents[:8]}-{bundle.fingerprint[:8]}"
     for number, file in enumerate(files):
         report(f"indexing {file.name}", number + 1, len(files))
-        gallery = index(file, bundle, address, codes=("tiles", "regions"))
+        gallery = index(file, bundle, address, codes=codes)
     return gallery
 
 
@@ -284,7 +290,7 @@ def swrl_gain(rides: list[Ride], swrl: list[Followed], once: list[Followed]) -> 
     return paired_difference(after_shares(rides, swrl), after_shares(rides, once))
 
 
-def curve(rides: list[Ride], followed: list[Followed]) -> list[tuple[float, float, int]]:
+def curve(rides: list[Ride], followed: list[Followed]) -> Curve:
     """Over time in steps of 10 s: the step's middle, percent of frames within 80 m, and how many frames there are."""
     times = np.concatenate([ride.times_s for ride in rides])
     right = np.concatenate([found.right for found in followed])

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from x2localizer.evaluate import tables
+from x2localizer.evaluate import tables, tracking_tables
 from x2localizer.evaluate.long_range import ArmRow, LongRange, table_text
 from x2localizer.files import write_text
 from x2localizer.similarity import similarities
@@ -163,6 +163,20 @@ def _long_range_on_regions(values: Values) -> str:
     )
 
 
+def _tracking(values: Values) -> str:
+    return (
+        f"{values['rides']} long drives followed by odometry, on one map of all test towns"
+        f"{off_map(values['foreign_rides'])}.\n\n"
+        "![share of frames within 80 m over time](results/tracking/curves.png)\n\n"
+        + tracking_tables.table_text(tracking_tables.from_values(values["rows"]))
+    )
+
+
+def off_map(rides: int) -> str:
+    """How many drives were off the map."""
+    return f"; {rides} more are off the map" if rides else ""
+
+
 def _arms(values: Values) -> str:
     rows = tuple(ArmRow(**row) for row in values["rows"])
     return table_text(LongRange(rows, values["gains"], values["curves"], values["reliability"]))
@@ -180,6 +194,7 @@ SECTIONS = (
     Section("Beyond the paper: every frame counts in training", "beyond", _every_frame_in_training),
     Section("Long range", "long-range", _long_range),
     Section("Long range on the dataset's regions", "long-range-dataset", _long_range_on_regions),
+    Section("Tracking", "tracking", _tracking),
 )
 
 

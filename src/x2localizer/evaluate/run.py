@@ -11,13 +11,13 @@ from typing import Any, Literal, get_args
 from x2localizer.datasets.dataset import Dataset
 from x2localizer.encoders import open_bundle
 from x2localizer.errors import UserError
-from x2localizer.evaluate import linked_clips, long_range, protocols, tables
+from x2localizer.evaluate import linked_clips, long_range, protocols, tables, tracking, tracking_tables
 from x2localizer.evaluate.embed import Embeddings
 from x2localizer.evaluate.entrants import Entrant, entrants
 from x2localizer.files import write_text
 from x2localizer.types import Progress
 
-Protocol = Literal["coarse", "fine", "random-start", "long-range"]
+Protocol = Literal["coarse", "fine", "random-start", "long-range", "tracking"]
 PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
 LongRangeGallery = Literal["auto", "imagery", "dataset"]
 
@@ -58,6 +58,10 @@ def run_protocol(
     *,
     gallery: LongRangeGallery = "auto",
     keep_first: bool = False,
+    foreign: Dataset | None = None,
+    arms: Sequence[str] = (),
+    most_rides: int | None = None,
+    workers: int = 2,
 ) -> ProtocolResult:
     """Measure models on a dataset, side by side on the same videos and galleries.
 
@@ -65,7 +69,11 @@ def run_protocol(
     gallery: of the protocol long-range: the imagery of the split's areas, or the dataset's own regions and tiles; auto
         takes the imagery if there is any.
     keep_first: of rankings files: where an item is listed twice, the first counts.
+    foreign, arms, most_rides, workers: of the protocol tracking; see :func:`x2localizer.evaluate.tracking.run_tracking`
+        and :func:`x2localizer.evaluate.tracking.arms_named`.
     """
+    if protocol == "tracking":
+        return _tracking(models, data, split, work, report, foreign, arms, most_rides, workers)
     if protocol == "long-range":
         if gallery == "auto":
             gallery = "imagery" if long_range.imagery_of(data, split) else "dataset"
@@ -160,6 +168,28 @@ def _on_dataset(models: Sequence[str], data: Dataset, split: str, work: Path, re
         "places; 95% intervals over sequences\n\n"
     )
     return ProtocolResult(values, heading + long_range.table_text(result), {"each frame by itself": result.curves})
+
+
+def _tracking(
+    models: Sequence[str], data: Dataset, split: str, work: Path, report: Progress, foreign: Dataset | None,
+    arms: Sequence[str], most_rides: int | None, workers: int,
+) -> ProtocolResult:  # fmt: skip
+    """Long drives followed by the tracker, over one gallery of all areas."""
+    if len(models) != 1:
+        raise UserError("Tracking is measured with one bundle at a time.", "Name one: x2l evaluate town ...")
+    bundle = open_bundle(models[0])
+    found = tracking.run_tracking(
+        bundle, data, split, work, report, foreign=foreign, arms=tracking.arms_named(arms), most_rides=most_rides,
+        workers=workers,
+    )  # fmt: skip
+    rows = tracking_tables.track_rows(found)
+    values = {
+        "bundle": bundle.fingerprint, "rides": len(found.rides), "foreign_rides": len(found.foreign_night),
+        "rows": tracking_tables.to_values(rows),
+    }  # fmt: skip
+    off = f", {len(found.foreign_night)} off the map" if found.foreign_night else ""
+    heading = f"{split}: {len(found.rides)} long drives on one map of all areas{off}; 95% intervals over drives\n\n"
+    return ProtocolResult(values, heading + tracking_tables.table_text(rows), tracking_tables.panels(rows))
 
 
 def _heading(split: str, videos: int, gallery: int) -> str:

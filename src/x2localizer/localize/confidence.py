@@ -110,16 +110,17 @@ NEVER_SURE = Confidence(threshold=math.inf)
 """For encoders and settings that nobody calibrated: it does not claim what nobody measured."""
 
 
-def fit(features: Floats, right: Bools, ridge: float = 1.0) -> tuple[float, ...]:
-    """Logistic regression by Newton's method: (q, f) and (q,) -> (f,)."""
+def fit(features: Floats, right: Bools, ridge: float = 1.0, counts: Floats | None = None) -> tuple[float, ...]:
+    """Logistic regression by Newton's method: (q, f) and (q,) -> (f,). ``counts``: how much each row counts, (q,)."""
     weights = np.zeros(features.shape[1])
+    share = np.ones(len(features)) if counts is None else counts
     target = right.astype(np.float64)
     penalty = ridge * np.eye(len(weights))
     penalty[0, 0] = 1e-6
     for _ in range(50):
         p = 1.0 / (1.0 + np.exp(-np.clip(features @ weights, -30, 30)))
-        gradient = features.T @ (p - target) + penalty @ weights
-        curvature = (features * (p * (1 - p))[:, None]).T @ features + penalty
+        gradient = features.T @ (share * (p - target)) + penalty @ weights
+        curvature = (features * (share * p * (1 - p))[:, None]).T @ features + penalty
         step = np.linalg.solve(curvature, gradient)
         weights = weights - step
         if float(np.abs(step).max()) < 1e-9:

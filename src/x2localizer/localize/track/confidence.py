@@ -22,15 +22,19 @@ from x2localizer.files import write_text
 from x2localizer.types import Floats, TrackEvidence
 
 FILE = "track.json"
-FEATURES = 12
+FEATURES = 11
 
 
 def track_features(evidence: TrackEvidence) -> Floats:
-    """Evidence as the regression takes it, (12,)."""
+    """Evidence as the regression takes it, (11,).
+
+    A large share of the belief says much once it has held for a while, and little before; so their product is a
+    feature. Distance and turns since the start are none: few drives cannot tell them from how far a drive has come.
+    """
     e = evidence
+    share, held = _log_odds(e.share), math.log1p(e.held_s)
     return np.array([
-        1.0, _log_odds(e.share), _log_odds(e.on_map), math.log(e.spread_m + 3.0), math.log1p(e.held_s),
-        math.log1p(min(e.driven_m, 3000.0) / 50.0), math.log1p(min(e.turned_deg, 1500.0) / 45.0),
+        1.0, share, _log_odds(e.on_map), math.log(e.spread_m + 3.0), held, max(share, 0.0) * held,
         _bounded(e.tile_margin), _bounded(e.road_margin), float(e.has_tiles), float(e.has_roads),
         float(e.has_tiles and e.has_roads),
     ])  # fmt: skip
@@ -49,7 +53,7 @@ def _bounded(margin: float) -> float:
 class TrackConfidence:
     """A fitted regression.
 
-    weights: of the features, (12,); empty if nothing was fitted.
+    weights: of the features, (11,); empty if nothing was fitted.
     threshold: the probability from which a position is stated.
     fitted_on: which drives.
     settings: of the tracker that it was fitted with.

@@ -1,0 +1,147 @@
+"""Fit how sure a tracker is, on the long drives of a dataset.
+
+Each drive is followed on three grounds: the map of all areas, that of its own area alone, and that of all areas but its
+own, where no position is right. Odometry comes from sensors and from video, the map has tiles, roads, or both. Every
+second drive is fitted on, such that half of the nights are; how well the confidence holds is measured on the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from x2localizer import geo
+from x2localizer.config import TrackSettings
+from x2localizer.datasets.dataset import Dataset
+from x2localizer.encoders import Bundle, open_bundle
+from x2localizer.errors import DatasetError
+from x2localizer.evaluate.recordings import Recording, recordings, sources_of, tracked_rides
+from x2localizer.evaluate.track_fit import GROUNDS, Ground, Run, save_confidence
+from x2localizer.evaluate.tracking import Arm, track, tracking_gallery
+from x2localizer.evaluate.workers import in_workers
+from x2localizer.gallery import Gallery, open_gallery
+from x2localizer.gallery.grid import BLOCK
+from x2localizer.gallery.regions import RegionTable
+from x2localizer.localize.track.confidence import FILE, UNFITTED
+from x2localizer.localize.track.tracker import TrackMap
+from x2localizer.search.prior import BoxPrior
+from x2localizer.types import Bools, Floats, Progress
+
+
+@dataclass(frozen=True, slots=True)
+class OutsidePrior:
+    """The camera may be everywhere but in a box."""
+
+    box: BoxPrior
+
+    def allowed(self, regions: RegionTable) -> Bools:
+        """Regions whose middle is not in the box."""
+        return ~self.box.allowed(regions)
+
+    def contains(self, lats_deg: Floats, lons_deg: Floats) -> Bools:
+        """Places outside of the box."""
+        return ~self.box.contains(lats_deg, lons_deg)
+
+
+# Following -----------------------------------------------------------------------------------------------------------
+
+
+def calibration_runs(
+    bundle: Bundle, data: Dataset, split: str, work: Path, report: Progress = lambda what, done, total: None, *,
+    settings: TrackSettings | None = None, workers: int = 2, most_rides: int | None = None,
+) -> list[Run]:  # fmt: skip
+    """Follow the drives of a split on all grounds with all kinds of odometry and maps."""
+    usual = settings or TrackSettings()
+    gallery = tracking_gallery(data, split, bundle, work, report)
+    if not gallery.manifest.roads:
+        raise DatasetError(f"The dataset has no roads of its {split} split.", "Make it again with this version.")
+    if len(gallery.manifest.sources) < 2:
+        raise DatasetError("Calibration needs two areas or more: one to be off the map.", "Use another --split.")
+    rides = tracked_rides(data, split)[:most_rides]
+    found = recordings(data, rides, sources_of(data, rides), bundle, work, report, step_s=usual.step_s, workers=workers)
+    areas = sorted({recording.area for recording in found})
+    tasks = [
+        (recording, ground) for area in ["", *areas] for ground in GROUNDS for recording in found
+        if (ground == "all" and not area) or (ground != "all" and recording.area == area)
+    ]  # fmt: skip
+    held_out = _held_out(found)
+    out: dict[int, list[Run]] = {}
+    arguments = (gallery.address, bundle.root, usual)
+    for done, (number, runs) in enumerate(in_workers(_follow, tasks, workers, _prepare, arguments), 1):
+        out[number] = [replace(run, held_out=run.ride in held_out) for run in runs]
+        report("drives", done, len(tasks))
+    return [run for number in sorted(out) for run in out[number]]
+
+
+def _held_out(found: Sequence[Recording]) -> set[str]:
+    """Every second ride of an area; of the first area those from the second on, of the next those from the first."""
+    out = set()
+    for start, area in enumerate(sorted({recording.area for recording in found})):
+        own = sorted(recording.ride.ride_id for recording in found if recording.area == area)
+        out |= set(own[(start + 1) % 2 :: 2])
+    return out
+
+
+_stage: dict[str, object] = {}
+
+
+def _prepare(address: str, bundle: Path, settings: TrackSettings) -> None:
+    _stage.update(gallery=open_gallery(address), bundle=open_bundle(bundle, threads=1, verify=False), settings=settings)
+    _map.cache_clear()
+
+
+@lru_cache(maxsize=2)
+def _map(ground: Ground, area: str) -> TrackMap:
+    gallery = _stage["gallery"]
+    assert isinstance(gallery, Gallery)
+    if ground == "all":
+        return TrackMap.of(gallery)
+    box = area_box(gallery, area)
+    return TrackMap.of(gallery, box if ground == "own" else OutsidePrior(box))
+
+
+def area_box(gallery: Gallery, area: str) -> BoxPrior:
+    """The bounds of an area's imagery and a block of tiles around it, so that none of its blocks is cut."""
+    zoom = gallery.manifest.zoom
+    for source in gallery.manifest.sources:
+        if Path(source.imagery).stem == area:
+            west, south, east, north = source.bounds
+            x, y = geo.tile_coordinates(np.array([north, south]), np.array([west, east]), zoom)
+            lats, lons = geo.from_tile_coordinates(x + np.array([-BLOCK, BLOCK]), y + np.array([-BLOCK, BLOCK]), zoom)
+            lons = geo.wrap_longitude(lons)
+            return BoxPrior(float(lons[0]), float(lats[1]), float(lons[1]), float(lats[0]))
+    raise DatasetError(f"The imagery of {area} is not in the gallery.", "Remove the work folder, and run this again.")
+
+
+def _follow(task: tuple[Recording, Ground]) -> list[Run]:
+    recording, ground = task
+    bundle, settings = _stage["bundle"], _stage["settings"]
+    assert isinstance(bundle, Bundle)
+    assert isinstance(settings, TrackSettings)
+    track_map = _map(ground, "" if ground == "all" else recording.area)
+    runs = []
+    for source in recording.odometry:
+        for tiles, roads in ((True, True), (True, False), (False, True)):
+            arm = Arm(source, tiles, roads)
+            (tracked,) = track(recording, arm, track_map, bundle, settings, UNFITTED).values()
+            right = tracked.followed.right & (ground != "off")
+            runs.append(Run(recording.ride.ride_id, False, recording.night, ground, arm, tracked.evidence, right))
+    return runs
+
+
+def calibrate_track(
+    root: Path, data: Dataset, split: str, work: Path, report: Progress = lambda what, done, total: None, *,
+    roads_out: Path | None = None, settings: TrackSettings | None = None, workers: int = 2,
+    most_rides: int | None = None,
+) -> list[str]:  # fmt: skip
+    """Fit the confidence of tracking and store it in the bundle; returns lines that say how well it holds.
+
+    roads_out: a file for the confidence of roads alone, which needs no bundle; not written if None.
+    """
+    bundle, usual = open_bundle(root), settings or TrackSettings()
+    runs = calibration_runs(bundle, data, split, work, report, settings=usual, workers=workers, most_rides=most_rides)
+    return save_confidence(runs, bundle.root / FILE, roads_out, usual, split)

@@ -1,0 +1,295 @@
+"""Long drives followed by the tracker: odometry and frames in, on a map of tiles, of roads, or of both.
+
+One gallery of all areas of a split; the tracker does not know in which area a drive is. Arms differ in where odometry
+comes from, in what the map holds, and in whether fixes are live or know the whole drive. Drives of another dataset,
+whose ground is not in the gallery, show how often a tracker is sure where it cannot be right.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from x2localizer import geo
+from x2localizer.config import TrackSettings
+from x2localizer.datasets.dataset import Dataset
+from x2localizer.encoders import Bundle, Encoder, open_bundle
+from x2localizer.errors import ConfigError, DatasetError
+from x2localizer.evaluate.long_range import Followed, Ride, split_gallery
+from x2localizer.evaluate.recordings import SOURCES, Recording, Source, recordings, sources_of, tracked_rides
+from x2localizer.evaluate.workers import in_workers
+from x2localizer.gallery import Gallery, index_roads, open_gallery
+from x2localizer.localize.summary import error_m
+from x2localizer.localize.track.confidence import TrackConfidence
+from x2localizer.localize.track.fields import RoadField
+from x2localizer.localize.track.tracker import Tracker, TrackMap, second_pass
+from x2localizer.sources.roads import Roads
+from x2localizer.types import Fix, Position, Progress, TrackEvidence
+
+MISSING_SHARE = 0.1
+"""Share of the roads that a degraded map lacks."""
+MOVED_M = 5.0
+"""How far the roads of a degraded map are moved, all in the same direction."""
+SEED = 42
+SMOOTHED = ", smoothed"
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One way to follow a drive.
+
+    source: of the odometry.
+    tiles, roads: what of the map is used.
+    degraded: some roads are missing, and all are moved.
+    smoothed: fixes know the whole drive, by a second pass that goes back from its end.
+    """
+
+    source: Source = "sensors"
+    tiles: bool = True
+    roads: bool = True
+    degraded: bool = False
+    smoothed: bool = False
+
+    @property
+    def name(self) -> str:
+        """As in the tables."""
+        ground = "tiles and roads" if self.tiles and self.roads else "tiles" if self.tiles else "roads"
+        if self.degraded:
+            ground = ground.replace("roads", "degraded roads")
+        return f"{self.source}, {ground}{SMOOTHED if self.smoothed else ''}"
+
+    def settings(self, usual: TrackSettings) -> TrackSettings:
+        """The tracker's settings."""
+        return usual.model_copy(update={"use_tiles": self.tiles, "use_roads": self.roads})
+
+
+ARMS = (
+    *(Arm(source, tiles, roads) for tiles, roads in ((True, True), (True, False), (False, True)) for source in SOURCES),
+    Arm(degraded=True),
+    Arm(smoothed=True),
+)
+
+
+def arms_named(names: Sequence[str] = ()) -> tuple[Arm, ...]:
+    """The arms of some names, or that have a text such as "video" in their name; all of them without names."""
+    chosen: set[Arm] = set()
+    for name in names:
+        exact = {arm for arm in ARMS if arm.name == name}
+        found = exact or {arm for arm in ARMS if name in arm.name}
+        if not found:
+            raise ConfigError(f"There is no arm '{name}'.", f"They are: {'; '.join(arm.name for arm in ARMS)}.")
+        chosen |= found
+    return tuple(arm for arm in ARMS if arm in chosen or not names)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tracked:
+    """A ride as a tracker followed it.
+
+    followed: errors, confidence and whether it was sure, by frame.
+    evidence: behind each fix.
+    ms_per_step: processor time for one second of driving; without encoding.
+    poses: in the belief, the median over frames.
+    """
+
+    followed: Followed
+    evidence: tuple[TrackEvidence, ...]
+    ms_per_step: float
+    poses: float
+
+
+# One ride ------------------------------------------------------------------------------------------------------------
+
+
+def track(
+    recording: Recording, arm: Arm, track_map: TrackMap, encoder: Encoder | None, settings: TrackSettings,
+    confidence: TrackConfidence | None = None, *, smooth: bool = False,
+) -> dict[str, Tracked]:  # fmt: skip
+    """A ride by one arm, by name of the arm; with ``smooth`` also by the arm that is smoothed."""
+    odometry = recording.odometry[arm.source]
+    tracker = Tracker(
+        track_map, encoder if arm.tiles else None, arm.settings(settings), scale_sd=odometry.scale_sd,
+        bias_sd_deg_s=odometry.bias_sd_deg_s, confidence=confidence,
+    )  # fmt: skip
+    fixes, poses = [], []
+    start = time.process_time()
+    for number, (time_s, movements) in enumerate(zip(recording.ride.times_s, odometry.movements, strict=True)):
+        code = recording.codes[number]
+        seen = arm.tiles and bool(np.isfinite(code).all())
+        fixes.append(tracker.advance(number, float(time_s), movements, code if seen else None))
+        poses.append(tracker.belief.poses.shape[1])
+    ms = 1000 * (time.process_time() - start) / len(fixes)
+    truth, middle = recording.ride.truth, float(np.median(poses))
+    out = {arm.name: _tracked(fixes, truth, ms, middle)}
+    if smooth:
+        both = second_pass(tracker, fixes)
+        ms = 1000 * (time.process_time() - start) / len(fixes)
+        out[replace(arm, smoothed=True).name] = _tracked(both, truth, ms, middle)
+    return out
+
+
+def _tracked(fixes: Sequence[Fix], truth: Sequence[Position], ms: float, poses: float) -> Tracked:
+    errors = np.array([error_m(fix, place) for fix, place in zip(fixes, truth, strict=True)])
+    confidence = np.array([fix.confidence for fix in fixes])
+    sure = np.array([fix.position is not None for fix in fixes], np.bool_)
+    evidence = tuple(fix.evidence for fix in fixes if isinstance(fix.evidence, TrackEvidence))
+    return Tracked(Followed(errors, confidence, sure), evidence, ms, poses)
+
+
+# The map -------------------------------------------------------------------------------------------------------------
+
+
+def tracking_gallery(data: Dataset, split: str, bundle: Bundle, work: Path, report: Progress) -> Gallery:
+    """One gallery of the imagery and the roads of all areas of a split, made once for each bundle."""
+    gallery = split_gallery(data, split, bundle, work, report, codes=("tiles",))
+    roads = sorted((data.root / "roads" / split).glob("*.geojson"))
+    return index_roads(roads, gallery.address, progress=report) if roads else gallery
+
+
+def degraded(roads: Roads) -> Roads:
+    """Roads as on a poor map: a tenth of them missing, and all moved by 5 m; always the same ones and the same way."""
+    rng = np.random.default_rng(SEED)
+    angle = rng.uniform(0.0, 2.0 * np.pi)
+    kept = roads.take(np.sort(rng.permutation(len(roads))[round(MISSING_SHARE * len(roads)) :]))
+    lats, lons = kept.points_deg.T
+    metres_per_degree = np.radians(geo.WEB_MERCATOR_RADIUS_M)
+    north, east = MOVED_M * np.cos(angle), MOVED_M * np.sin(angle)
+    lats, lons = lats + north / metres_per_degree, lons + east / metres_per_degree / np.cos(np.radians(lats))
+    return replace(kept, points_deg=np.stack([lats, geo.wrap_longitude(lons)], 1))
+
+
+def degraded_map(track_map: TrackMap) -> TrackMap:
+    """The same map with degraded roads."""
+    roads = RoadField.of(degraded(track_map.gallery.roads()), track_map.patches)
+    return replace(track_map, roads=roads)
+
+
+# All rides -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Results:
+    """What was measured.
+
+    rides, night: the rides, and which of them are at night.
+    found: every arm on every ride.
+    foreign_night, foreign: the same off the map.
+    """
+
+    rides: list[Ride]
+    night: list[bool]
+    found: dict[str, list[Tracked]]
+    foreign_night: list[bool]
+    foreign: dict[str, list[Tracked]]
+
+
+def run_tracking(
+    bundle: Bundle, data: Dataset, split: str, work: Path, report: Progress = lambda what, done, total: None, *,
+    foreign: Dataset | None = None, arms: Sequence[Arm] = ARMS, settings: TrackSettings | None = None, workers: int = 2,
+    most_rides: int | None = None,
+) -> Results:  # fmt: skip
+    """Follow the long drives of a split by every arm.
+
+    foreign: a dataset of other ground: all of its drives are followed on the same map.
+    most_rides: of each dataset, to try something out.
+    """
+    usual = settings or TrackSettings()
+    gallery = tracking_gallery(data, split, bundle, work, report)
+    parts = [(data, split), *([] if foreign is None else [(foreign, foreign_split(foreign))])]
+    chosen = [tracked_rides(dataset, part)[:most_rides] for dataset, part in parts]
+    arms = _possible(
+        arms, gallery, [sources_of(dataset, found) for (dataset, _), found in zip(parts, chosen, strict=True)]
+    )
+    sources = sorted({arm.source for arm in arms})
+    own, *off = (
+        recordings(dataset, found, sources, bundle, work, report, step_s=usual.step_s, workers=workers)
+        for (dataset, _), found in zip(parts, chosen, strict=True)
+    )
+    others = [recording for found in off for recording in found]
+    every = [*own, *others]
+    plain = {replace(arm, smoothed=False) for arm in arms}
+    tasks = [
+        _Task(recording, arm, replace(arm, smoothed=True) in arms)
+        for recording in every
+        for arm in sorted(plain, key=lambda arm: arm.name)
+    ]
+    out: dict[str, list[Tracked | None]] = {arm.name: [None] * len(every) for arm in ARMS}
+    place = {id(recording): number for number, recording in enumerate(every)}
+    arguments = (gallery.address, bundle.root, usual)
+    for done, (number, tracked) in enumerate(in_workers(_follow, tasks, workers, _prepare, arguments), 1):
+        for name, result in tracked.items():
+            out[name][place[id(tasks[number].recording)]] = result
+        report("drives", done, len(tasks))
+    found = {arm.name: [result for result in out[arm.name] if result is not None] for arm in arms}
+    return Results(
+        [recording.ride for recording in own], [recording.night for recording in own],
+        {name: results[: len(own)] for name, results in found.items()}, [recording.night for recording in others],
+        {name: results[len(own) :] for name, results in found.items()},
+    )  # fmt: skip
+
+
+def _possible(arms: Sequence[Arm], gallery: Gallery, sources: Sequence[Sequence[Source]]) -> list[Arm]:
+    """The arms for which all datasets have odometry and the gallery has roads."""
+    out = [
+        arm for arm in arms
+        if (gallery.manifest.roads or not arm.roads) and all(arm.source in known for known in sources)
+    ]  # fmt: skip
+    if not out:
+        raise DatasetError(
+            "The dataset has no odometry or no roads for any of these arms.",
+            "Make it with the standard preset, or choose other --arms.",
+        )
+    return out
+
+
+def foreign_split(data: Dataset) -> str:
+    """The split of a dataset that has long drives: test before val before train."""
+    for split in ("test", "val"):
+        if data.videos(split, role="long"):
+            return split
+    return "train"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Task:
+    recording: Recording
+    arm: Arm
+    smooth: bool
+
+
+@dataclass
+class _Stage:
+    """What a worker keeps between its tasks."""
+
+    address: str = ""
+    bundle: Path = Path()
+    settings: TrackSettings | None = None
+
+
+_stage = _Stage()
+
+
+def _prepare(address: str, bundle: Path, settings: TrackSettings) -> None:
+    _stage.address, _stage.bundle, _stage.settings = address, bundle, settings
+    _maps.cache_clear()
+    _encoder.cache_clear()
+
+
+@lru_cache(maxsize=2)
+def _maps(poor: bool) -> TrackMap:
+    return degraded_map(_maps(False)) if poor else TrackMap.of(open_gallery(_stage.address))
+
+
+@lru_cache(maxsize=1)
+def _encoder() -> Bundle:
+    return open_bundle(_stage.bundle, threads=1, verify=False)
+
+
+def _follow(task: _Task) -> dict[str, Tracked]:
+    assert _stage.settings is not None
+    return track(task.recording, task.arm, _maps(task.arm.degraded), _encoder(), _stage.settings, smooth=task.smooth)

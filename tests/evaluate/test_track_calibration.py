@@ -1,0 +1,173 @@
+"""Calibration of tracking: the threshold, the split of drives, and the whole fit on few drives."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from helpers.small_world import TINY
+from x2localizer.cli import app
+from x2localizer.config import SplitSettings, TrackSettings
+from x2localizer.datasets.dataset import open_dataset
+from x2localizer.datasets.motion import motion_path, write_record
+from x2localizer.datasets.town import make_dataset
+from x2localizer.encoders import Bundle
+from x2localizer.errors import DatasetError, UserError
+from x2localizer.evaluate.recordings import ride_motion, tracked_rides
+from x2localizer.evaluate.track_calibration import OutsidePrior, calibration_runs
+from x2localizer.evaluate.track_fit import (
+    LEAST_SURE,
+    NEVER,
+    Run,
+    choose_threshold,
+    fit_confidence,
+    held_out_lines,
+    save_confidence,
+)
+from x2localizer.evaluate.tracking import Arm
+from x2localizer.localize.confidence import fit
+from x2localizer.localize.track.confidence import FEATURES, track_confidence, track_features
+from x2localizer.search.prior import BoxPrior
+from x2localizer.types import TrackEvidence
+
+FEW = TrackSettings(most_poses=3000, least_poses=1000)
+
+
+def _run(ride: int, ground: str, arm: Arm, rng: np.random.Generator, *, frames: int = 60) -> Run:
+    """A drive whose share of the belief tells nearly always whether it is right."""
+    right = (rng.uniform(size=frames) < 0.6) & (ground != "off")
+    share = np.where(right, rng.uniform(0.85, 1.0, frames), rng.uniform(0.0, 0.8, frames))
+    evidence = tuple(
+        TrackEvidence(float(s), 0.9, 10.0, 30.0, 400.0, 90.0, 0.5, 0.5, arm.tiles, arm.roads) for s in share
+    )
+    return Run(f"ride{ride}", ride % 2 == 1, ride % 4 == 2, ground, arm, evidence, right)  # type: ignore[arg-type]
+
+
+def _runs() -> list[Run]:
+    rng = np.random.default_rng(0)
+    arms = (Arm(), Arm(roads=False), Arm(tiles=False))
+    return [_run(ride, ground, arm, rng) for ride in range(8) for ground in ("all", "own", "off") for arm in arms]
+
+
+# Thresholds ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_threshold_keeps_both_promises() -> None:
+    p = np.array([0.99, 0.98, 0.97, 0.9, 0.8, 0.7])
+    one = np.ones(6)
+    on = np.zeros(6, np.bool_)
+    good = np.array([True, True, True, True, False, True])
+    assert choose_threshold(p, good, on, one) == 0.9  # one of five wrong is too many
+    off = np.array([False, False, True, False, False, False])
+    assert choose_threshold(p, good & ~off, off, one) == 0.98  # the only frame off the map would have a position
+    assert choose_threshold(p, ~good, on, one) == NEVER
+
+
+def test_equal_probabilities_are_not_split_by_the_threshold() -> None:
+    p, on = np.array([0.9, 0.5, 0.5, 0.5]), np.zeros(4, np.bool_)
+    assert choose_threshold(p, np.array([True, True, True, False]), on, np.ones(4)) == 0.9
+
+
+def test_rows_count_as_often_as_they_should() -> None:
+    rng = np.random.default_rng(1)
+    features = np.stack([np.ones(50), rng.normal(size=50)], 1)
+    right = rng.uniform(size=50) < 1 / (1 + np.exp(-features[:, 1]))
+    counts = rng.integers(1, 4, 50)
+    repeated = fit(np.repeat(features, counts, 0), np.repeat(right, counts))
+    assert fit(features, right, counts=counts.astype(float)) == pytest.approx(repeated)
+
+
+def test_the_own_area_can_be_left_out() -> None:
+    box = BoxPrior(10.0, 50.0, 11.0, 51.0)
+    lats, lons = np.array([50.5, 52.0]), np.array([10.5, 10.5])
+    assert OutsidePrior(box).contains(lats, lons).tolist() == [False, True]
+
+
+# Fits ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_fit_holds_on_other_drives(tmp_path: Path) -> None:
+    runs = _runs()
+    lines = save_confidence(runs, tmp_path / "track.json", tmp_path / "roads.json", TrackSettings(), "val")
+    fitted = track_confidence(tmp_path, TrackSettings())
+    assert fitted.calibrated
+    assert LEAST_SURE <= fitted.threshold < 1.0
+    for run in runs:
+        sure = np.array([fitted.probability(evidence) >= fitted.threshold for evidence in run.evidence])
+        if run.arm.tiles:
+            assert run.right[sure].all()
+            assert sure.sum() >= 0.5 * run.right.sum()
+    assert (tmp_path / "roads.json").is_file()
+    assert lines[0] == "with tiles:"
+    assert any("sensors, tiles, day" in line for line in lines)
+
+
+def test_drives_count_alike_however_long_they_are() -> None:
+    rng = np.random.default_rng(2)
+    runs = [_run(ride, ground, Arm(), rng, frames=40) for ride in range(6) for ground in ("all", "off")]
+    longer = [Run(r.ride, r.held_out, r.night, r.ground, r.arm, r.evidence * 5, np.tile(r.right, 5)) for r in runs]
+    first, second = (fit_confidence(chosen, TrackSettings(), "") for chosen in (runs, longer))
+    assert first.weights == pytest.approx(second.weights)
+    assert "6 other" not in "".join(held_out_lines(first, runs))
+    assert "on 3 other drives" in "".join(held_out_lines(first, runs))
+
+
+def test_too_few_drives_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="too few drives"):
+        save_confidence(_runs()[:9], tmp_path / "track.json", None, TrackSettings(), "val")
+
+
+# Following -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def two_towns(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset of two validation towns with one long drive each."""
+    none = SplitSettings(towns=0)
+    val = SplitSettings(towns=2, first_seed=5000, videos_per_region=0, long_drives_per_town=1)
+    settings = TINY.model_copy(update={"train": none, "val": val, "test": none, "long_drive_s": 80.0})
+    root = make_dataset(settings, tmp_path_factory.mktemp("data") / "two", "made by a test", workers=1)
+    data = open_dataset(root)
+    for ride in tracked_rides(data, "val"):
+        for video in ride.videos:
+            write_record(motion_path(root, video, "video"), ride_motion(data, video, "sensors"))
+    return root
+
+
+def test_drives_are_followed_on_and_off_the_map(two_towns: Path, tiny_bundle: Bundle, tmp_path: Path) -> None:
+    data = open_dataset(two_towns)
+    runs = calibration_runs(tiny_bundle, data, "val", tmp_path, settings=FEW, workers=1)
+    assert len({run.ride for run in runs}) == 2
+    assert len(runs) == 2 * 3 * 6
+    assert len({run.ride for run in runs if run.held_out}) == 1
+    assert not any(run.right.any() for run in runs if run.ground == "off")
+    assert any(run.right.any() for run in runs if run.ground == "own")
+
+
+def test_one_area_is_too_few(tiny_dataset: Path, tiny_bundle: Bundle, tmp_path: Path) -> None:
+    root = Path(shutil.copytree(tiny_dataset, tmp_path / "data"))
+    data = open_dataset(root)
+    with pytest.raises(DatasetError, match="two areas"):
+        calibration_runs(tiny_bundle, data, "test", tmp_path / "work", settings=FEW, workers=1)
+
+
+def test_calibration_from_the_command_line(
+    two_towns: Path, tiny_bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = Path(shutil.copytree(tiny_bundle.root, tmp_path / "bundle"))
+    monkeypatch.setattr("x2localizer.evaluate.track_calibration.calibration_runs", lambda *args, **options: _runs())
+    words = ["calibrate", str(bundle), "--data", str(two_towns), "--roads-out", str(tmp_path / "roads.json")]
+    run = CliRunner().invoke(app, [*words, "--work", str(tmp_path / "work")])
+    assert run.exit_code == 0, run.output
+    assert "with tiles:" in run.output
+    assert track_confidence(bundle, TrackSettings()).calibrated
+    assert (tmp_path / "roads.json").is_file()
+
+
+def test_features_are_as_many_as_a_file_must_have() -> None:
+    evidence = _run(0, "all", Arm(), np.random.default_rng(0)).evidence[0]
+    assert track_features(evidence).shape == (FEATURES,)
