@@ -78,6 +78,7 @@ class VideoFollower:
         if self.moved or isinstance(self.odometry, MotionRecord):
             return [*self._release(), self._fix(due)]
         self._held.append(due)
+        self._give_up_if_hopeless()
         return []
 
     def _measure(self, odometry: VisualOdometry, frame: Frame) -> None:
@@ -87,8 +88,10 @@ class VideoFollower:
             self.moved = True
         elif not self.moved:
             self._shown += float(frame.image.std()) >= FLAT
-            if self._shown >= ENOUGH_FRAMES:
-                raise NoOdometryError(self._held)
+
+    def _give_up_if_hopeless(self) -> None:
+        if self._shown >= ENOUGH_FRAMES:
+            raise NoOdometryError(self._held)
 
     def _release(self) -> list[Fix]:
         """The fixes of frames that were held back until it was clear that the video has odometry."""

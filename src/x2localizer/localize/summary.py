@@ -19,7 +19,7 @@ class Summary:
     frames: how many there were.
     tracking_percent: share of frames with a position.
     first_fix_s: seconds to the first position; None if there is none.
-    searches: how often the candidates were searched.
+    searches: how often the map was searched, for candidates or as a whole.
     with_truth: frames for which the truth is known.
     within_80m_percent: share of these whose guess is within 80 m of the truth.
     median_m: median error of the guesses, in metres.
@@ -49,8 +49,7 @@ class Summary:
             ("frames", f"{self.frames:,}"), ("sure of the position", f"{self.tracking_percent:.0f}% of the frames"),
             ("first sure position", first),
         ]  # fmt: skip
-        if self.odometry is None:
-            rows.append(("searches", f"{self.searches:,}"))
+        rows.append(("searches" if self.odometry is None else "searches of the whole map", f"{self.searches:,}"))
         if self.on_map is not None:
             rows.append(("on this map", f"{100 * self.on_map:.0f}% probable (median)"))
         if self.odometry is not None:

@@ -82,7 +82,8 @@ def _map(drawn: GalleryMap, fixes: Sequence[Fix], truth: Track | None) -> str:
     ]  # fmt: skip
     key = [(SURE, "sure"), (UNSURE, "guess, not sure")]
     if any(fix.refreshed for fix in fixes):
-        key.append((CANDIDATE, "searched again; candidate regions"))
+        found = any(fix.candidates for fix in fixes)
+        key.append((CANDIDATE, "searched again; candidate regions" if found else "whole map searched again"))
     if truth is not None:
         key.append(("#111", "truth"))
     legend = "".join(f'<span><i style="background:{colour}"></i>{name}</span>' for colour, name in key)
