@@ -18,6 +18,8 @@ MOST_PIXELS = 4096
 """Along a side; larger areas are shown at a half, a quarter, ..."""
 PAPER = 225
 """Grey where there is no imagery."""
+NO_DATA = 8
+"""Tiles whose brightest pixel is below hold no data; JPEG makes black a little brighter."""
 ROAD_COLOURS = {RoadKind.MAIN: (255, 176, 32), RoadKind.STREET: (255, 255, 255), RoadKind.SERVICE: (176, 190, 200)}
 ROAD_WIDTHS = {RoadKind.MAIN: 2.2, RoadKind.STREET: 1.5, RoadKind.SERVICE: 1.0}
 """In thousandths of the picture's longer side."""
@@ -84,7 +86,7 @@ def draw_gallery(gallery: Gallery, around: list[Region], least_px: int = 0) -> G
         row = [(bx % world, by) for bx in range(west // BLOCK * BLOCK, east, BLOCK)]
         for (x, y), picture in gallery.pictures(row).items():
             left = ((x - west + world // 2) % world - world // 2) * px
-            _paste(image, picture[::shrink, ::shrink], left, (y - north) * px)
+            _paste(image, _on_paper(picture)[::shrink, ::shrink], left, (y - north) * px)
     enlarge = min(4, -(-least_px // max(image.shape)))
     if enlarge > 1:
         size = (image.shape[1] * enlarge, image.shape[0] * enlarge)
@@ -130,6 +132,14 @@ def draw_roads(base: GalleryMap, roads: Roads) -> GalleryMap:
             for line in lines:
                 draw.line(line, fill=colour, width=line_width, joint="curve")
     return replace(base, image=np.asarray(canvas))
+
+
+def _on_paper(picture: Image) -> Image:
+    """The picture of a block without the black of tiles that hold no data."""
+    side = len(picture) // BLOCK
+    tiles = picture.reshape(BLOCK, side, BLOCK, side, 3)
+    empty = tiles.max((1, 3, 4)) < NO_DATA
+    return np.where(empty[:, None, :, None, None], np.uint8(PAPER), tiles).reshape(picture.shape)
 
 
 def _paste(image: Image, picture: Image, left: int, top: int) -> None:

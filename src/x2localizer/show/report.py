@@ -18,7 +18,7 @@ from x2localizer import geo
 from x2localizer.gallery.store import Gallery
 from x2localizer.localize.summary import Summary, errors_m
 from x2localizer.show.gallery_map import GalleryMap
-from x2localizer.show.track_map import Points, ellipses, lines, map_of_track, true_places
+from x2localizer.show.track_map import Points, ellipses, lines, map_of_track, sure_lines, true_places
 from x2localizer.sources.tracks import Track
 from x2localizer.types import Bools, Codes, Fix, Floats, Image, View
 
@@ -70,7 +70,7 @@ def _map(drawn: GalleryMap, fixes: Sequence[Fix], truth: Track | None) -> str:
     height, width = drawn.image.shape[:2]
     unit = max(height, width) / 900
     true = lines(drawn, true_places(fixes, truth))
-    sure = lines(drawn, [fix.position for fix in fixes])
+    sure = sure_lines(drawn, fixes)
     rings = ellipses(drawn, fixes)
     shapes = [
         *_candidates(drawn, fixes, unit),

@@ -12,6 +12,7 @@ from PIL import ImageDraw
 
 from x2localizer import geo
 from x2localizer.gallery.store import Gallery
+from x2localizer.localize.stretches import stretches
 from x2localizer.show.gallery_map import PAPER, GalleryMap, draw_gallery
 from x2localizer.sources.tracks import Track
 from x2localizer.types import Fix, Image, Position
@@ -66,6 +67,11 @@ def lines(drawn: GalleryMap, places: Sequence[Position | None]) -> list[Points]:
     return [[drawn.pixel(place) for place in run if place is not None] for run in runs]
 
 
+def sure_lines(drawn: GalleryMap, fixes: Sequence[Fix]) -> list[Points]:
+    """Lines through the positions, broken where there is none and where they jump."""
+    return [line for run in stretches(fixes) for line in lines(drawn, [fix.position for fix in run])]
+
+
 def ellipses(drawn: GalleryMap, fixes: Sequence[Fix]) -> list[Points]:
     """Outlines of the error ellipses of some positions, ELLIPSE_EVERY_S apart."""
     out: list[Points] = []
@@ -106,7 +112,7 @@ def track_picture(gallery: Gallery, fixes: Sequence[Fix], truth: Track | None = 
             _line(draw, line, width * unit, colour)
     for outline in ellipses(drawn, fixes):
         draw.polygon(outline, fill=(230, 0, 126, 60), outline=(230, 0, 126, 255))
-    for line in lines(drawn, [fix.position for fix in fixes]):
+    for line in sure_lines(drawn, fixes):
         _line(draw, line, 3.0 * unit, (230, 0, 126, 255))
     return np.asarray(canvas)
 

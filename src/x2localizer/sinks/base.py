@@ -97,14 +97,3 @@ def to_row(fix: Fix) -> dict[str, Any]:
 
 def _rounded(value: float | None, digits: int) -> float | None:
     return None if value is None else round(value, digits)
-
-
-def stretches(fixes: Sequence[Fix]) -> list[list[Fix]]:
-    """Runs of consecutive fixes that have a position."""
-    out: list[list[Fix]] = [[]]
-    for before, fix in zip([None, *fixes], fixes, strict=False):
-        if fix.position is None or (before is not None and fix.index != before.index + 1):
-            out.append([])
-        if fix.position is not None:
-            out[-1].append(fix)
-    return [stretch for stretch in out if stretch]
