@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +52,10 @@ def workspace(tmp_path_factory: pytest.TempPathFactory, tiny_dataset: Path) -> P
     index(folder / "city.tif", open_bundle("town"), folder / "city-gallery")
     (folder / "wheel.csv").write_text("time_s,speed_m_s\n" + "".join(f"{t},10\n" for t in range(20)))
     (folder / "gyro.csv").write_text("time_s,yaw_rate_deg_s\n" + "".join(f"{t},3\n" for t in range(30)))
+    shutil.copy(folder / "town" / "roads.geojson", folder / "roads.geojson")
+    (folder / "drive.csv").write_text(
+        "time_s,speed_m_s,yaw_rate_deg_s\n" + "".join(f"{t},10,{9 if t % 20 < 10 else 0}\n" for t in range(40))
+    )
     (folder / "data").mkdir()
     (folder / "data" / "quick").symlink_to(tiny_dataset)
     return folder

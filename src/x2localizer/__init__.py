@@ -12,22 +12,29 @@ if TYPE_CHECKING:
     from x2localizer.encoders import open_bundle
     from x2localizer.gallery import index, open_gallery
     from x2localizer.localize import Localizer
-    from x2localizer.pipeline import LocalizedVideo, localize_video
+    from x2localizer.localize.follow import VideoFollower
+    from x2localizer.localize.track.tracker import Tracker, TrackMap
+    from x2localizer.odometry import CameraProfile, VisualOdometry
+    from x2localizer.pipeline import LocalizedVideo, localize_odometry, localize_video
     from x2localizer.sources.imagery import open_imagery
+    from x2localizer.sources.motion import read_motion
     from x2localizer.sources.tracks import read_track
     from x2localizer.sources.video import open_video
     from x2localizer.types import Fix
 
 __version__ = "0.1.0"
 __all__ = [
-    "Fix", "LocalizedVideo", "Localizer", "index", "localize_video", "open_bundle", "open_gallery", "open_imagery",
-    "open_video", "read_track",
+    "CameraProfile", "Fix", "LocalizedVideo", "Localizer", "TrackMap", "Tracker", "VideoFollower", "VisualOdometry",
+    "index", "localize_odometry", "localize_video", "open_bundle", "open_gallery", "open_imagery", "open_video",
+    "read_motion", "read_track",
 ]  # fmt: skip
 
 _HOMES = {
-    "Fix": "types", "LocalizedVideo": "pipeline", "Localizer": "localize", "index": "gallery",
-    "localize_video": "pipeline", "open_bundle": "encoders", "open_gallery": "gallery",
-    "open_imagery": "sources.imagery", "open_video": "sources.video", "read_track": "sources.tracks",
+    "CameraProfile": "odometry", "Fix": "types", "LocalizedVideo": "pipeline", "Localizer": "localize",
+    "TrackMap": "localize.track.tracker", "Tracker": "localize.track.tracker", "VideoFollower": "localize.follow",
+    "VisualOdometry": "odometry", "index": "gallery", "localize_odometry": "pipeline", "localize_video": "pipeline",
+    "open_bundle": "encoders", "open_gallery": "gallery", "open_imagery": "sources.imagery",
+    "open_video": "sources.video", "read_motion": "sources.motion", "read_track": "sources.tracks",
 }  # fmt: skip
 
 

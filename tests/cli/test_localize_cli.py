@@ -54,6 +54,36 @@ def test_a_video_becomes_a_track_and_a_report(place: Path, tiny_bundle: Bundle, 
     assert json.loads(told)["regions"] > 5
 
 
+def test_motion_alone_is_localized_on_roads(place: Path, tiny_bundle: Bundle, tmp_path: Path) -> None:
+    x2l("index", "--roads", str(place / "roads.geojson"), "--out", str(tmp_path / "roads"))
+    rows = "".join(f"{0.5 * i},8,{20 if 20 < i < 29 else 0}\n" for i in range(80))
+    (tmp_path / "m.csv").write_text("time_s,speed_m_s,yaw_rate_deg_s\n" + rows)
+    words = ("localize", "--odometry", str(tmp_path / "m.csv"), "--out", str(tmp_path / "t"))
+    summary = json.loads(x2l(*words, "--gallery", str(tmp_path / "roads"), "--json"))
+    assert summary["frames"] == 40
+    assert (summary["odometry"], summary["smoothed"]) == ("recorded", True)
+    text = x2l(*words, "--gallery", str(tmp_path / "roads"), "--live", "--set", "step_s=1")
+    assert "live" in text
+    assert "has no roads" in x2l(*words, "--gallery", str(place / "g"), code=2)
+    text = _localize(place, tiny_bundle, place / "drive.mp4", tmp_path / "v", "--odometry", str(tmp_path / "m.csv"))
+    assert "recorded" in text
+    late = ("--odometry", str(tmp_path / "m.csv"), "--odometry-offset", "500")
+    assert "--odometry-offset" in _localize(place, tiny_bundle, place / "drive.mp4", tmp_path / "v", *late, code=2)
+
+
+def test_options_that_make_no_sense_are_clear_errors(place: Path, tiny_bundle: Bundle, tmp_path: Path) -> None:
+    video, out = place / "drive.mp4", tmp_path / "t"
+    assert "nothing to localize" in x2l("localize", "--gallery", str(place / "g"), code=2)
+    for text in ("48.1", "48.1,11.5", "a,b,c", "98,11.5,3", "48,11,-1"):
+        assert "LAT,LON,KM" in _localize(place, tiny_bundle, video, out, "--near", text, code=2)
+    assert "no method 'path'" in _localize(place, tiny_bundle, video, out, "--method", "path", code=2)
+    window = ("--method", "window")
+    assert "uses no odometry" in _localize(place, tiny_bundle, video, out, *window, "--odometry", "m.csv", code=2)
+    assert "field of view" in _localize(place, tiny_bundle, video, out, "--fov", "5", code=2)
+    assert "budget" in _localize(place, tiny_bundle, video, out, "--set", "budget=4", code=2), "not of this method"
+    assert "searches" in _localize(place, tiny_bundle, video, out, *window, "--set", "budget=4")
+
+
 def test_still_pictures_and_single_frames_are_answered(place: Path, tiny_bundle: Bundle, tmp_path: Path) -> None:
     Pillow.fromarray(np.random.default_rng(0).integers(0, 256, (64, 128, 3), dtype=np.uint8)).save(tmp_path / "s.jpg")
     told = _localize(place, tiny_bundle, tmp_path / "s.jpg", tmp_path / "a", "--json")
@@ -219,7 +249,7 @@ def test_the_demo_ends_with_files_to_open_and_can_be_run_again(tmp_path: Path) -
     words = ["demo", "--out", str(tmp_path / "demo"), "--tiles", "16", "--seconds", "40"]
     for _ in range(2):
         text = x2l(*words)
-        assert "when sure" in text
+        assert "sure of its position" in text
         assert "next, with your own" in text
     track = tmp_path / "demo" / "track"
     assert "<svg" in (track / "report.html").read_text(encoding="utf-8")

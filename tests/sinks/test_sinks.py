@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +13,10 @@ import pytest
 from x2localizer import localize_video
 from x2localizer.encoders import Bundle
 from x2localizer.gallery import Gallery, index
+from x2localizer.localize.stretches import stretches
 from x2localizer.localize.summary import summarize
 from x2localizer.show.report import heatmap, report_page
 from x2localizer.sinks import TrackContext, TrackFolder, sinks
-from x2localizer.sinks.base import stretches
 from x2localizer.sinks.folder import MOST_VIEWS
 from x2localizer.sources.tracks import Track, read_track
 from x2localizer.town.folder import save_drive, save_town
@@ -95,6 +96,8 @@ def test_views_are_spread_over_the_whole_track(tmp_path: Path) -> None:
 def test_a_track_breaks_where_it_is_not_sure() -> None:
     fixes = _fixes(8, lost=range(3, 5))
     assert [[fix.index for fix in stretch] for stretch in stretches(fixes)] == [[0, 1, 2], [5, 6, 7]]
+    jumped = [replace(fix, guess=Position(39.01, -70.0)) if fix.index >= 6 else fix for fix in fixes]
+    assert [[fix.index for fix in stretch] for stretch in stretches(jumped)] == [[0, 1, 2], [5], [6, 7]]
     assert summarize(fixes).tracking_percent == 75.0
     assert summarize([]).frames == 0
 

@@ -21,6 +21,7 @@ from x2localizer.errors import ConfigError, UserError
 
 if TYPE_CHECKING:  # heavy, and not needed for --help
     from x2localizer.gallery import Estimate
+    from x2localizer.search import CirclePrior
 
 
 def index(
@@ -87,10 +88,29 @@ def index(
 
 
 def localize(
-    video: Annotated[str, typer.Argument(help="A file, a folder of images, camera:0, rtsp://...")],
     gallery: Annotated[str, typer.Option(help="A gallery; see x2l index.")],
+    video: Annotated[
+        str | None, typer.Argument(help="A file, a folder of images, camera:0, rtsp://...; none with --odometry alone.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the track and the report.")] = Path("track"),
-    bundle: Annotated[str, typer.Option(help="The bundle that made the gallery.")] = "town",
+    bundle: Annotated[str, typer.Option(help="The bundle that made the gallery; roads alone need none.")] = "town",
+    method: Annotated[
+        str, typer.Option(help="track: follow odometry over the whole map. window: search the last keyframes (SWRL).")
+    ] = "track",
+    odometry: Annotated[
+        Path | None, typer.Option(help="Recorded motion (CSV, Parquet, KITTI, TUM, GoPro) instead of the video's own.")
+    ] = None,
+    odometry_offset: Annotated[
+        float, typer.Option(help="Seconds from the start of the odometry to the start of the video.")
+    ] = 0.0,
+    fov: Annotated[float, typer.Option(help="Horizontal field of view of the camera, degrees.")] = 65.0,
+    camera_height: Annotated[float, typer.Option(help="Height of the camera above the road, metres.")] = 1.5,
+    near: Annotated[
+        str | None, typer.Option(metavar="LAT,LON,KM", help="The camera starts within so many kilometres of a place.")
+    ] = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="Keep the fixes as they came, instead of smoothing them at the end.")
+    ] = False,
     truth: Annotated[Path | None, typer.Option(help="A recorded track (GPX, CSV, ...) to compare with.")] = None,
     offset: Annotated[float, typer.Option(help="Seconds from the start of the truth to the start of the video.")] = 0.0,
     formats: Annotated[
@@ -101,39 +121,86 @@ def localize(
 ) -> None:
     """Find out where the camera was: a track with its confidence, as files and as a report to look at.
 
-    Example: x2l localize drive.mp4 --gallery city-gallery --truth drive.gpx --out track
+    Examples:
+
+      x2l localize drive.mp4 --gallery city-gallery --truth drive.gpx --out track
+
+      x2l localize drive.mp4 --gallery city-gallery --fov 90 --camera-height 1.2
+
+      x2l localize --odometry drive.csv --gallery city-gallery --near 48.14,11.58,10
+
+      x2l localize drive.mp4 --gallery city-gallery --method window --set budget=4
     """
     from dataclasses import asdict  # noqa: PLC0415
 
-    from x2localizer.config import LocalizeSettings, from_overrides  # noqa: PLC0415
-    from x2localizer.encoders import open_bundle  # noqa: PLC0415
-    from x2localizer.localize.confidence import Confidence  # noqa: PLC0415
-    from x2localizer.pipeline import localize_video  # noqa: PLC0415
+    from x2localizer.config import LocalizeSettings, TrackSettings, from_overrides  # noqa: PLC0415
+    from x2localizer.odometry import CameraProfile  # noqa: PLC0415
+    from x2localizer.pipeline import localize_odometry, localize_video  # noqa: PLC0415
+    from x2localizer.sources.motion import read_motion  # noqa: PLC0415
     from x2localizer.sources.tracks import read_track  # noqa: PLC0415
 
-    settings = from_overrides(LocalizeSettings, overrides or [])
-    opened = open_bundle(bundle)
+    if video is None and odometry is None:
+        raise ConfigError("There is nothing to localize.", "Name a video, or recorded motion: --odometry FILE")
+    if method not in ("track", "window"):
+        raise ConfigError(f"There is no method '{method}'.", "Use --method track or --method window.")
+    if method == "window" and odometry is not None:
+        raise ConfigError("The method 'window' uses no odometry.", "Leave out --odometry, or use --method track.")
     track = None if truth is None else read_track(truth, offset_s=offset)
-    with progress_bar("seconds of video", quiet=as_json) as progress:
-        result = localize_video(
-            video, gallery, opened, out, settings, truth=track,
-            formats=None if formats is None else split_words(formats),
-            progress=lambda done_s, total_s: progress(int(done_s), int(total_s or 0) or None),
-        )  # fmt: skip
+    record = None if odometry is None else read_motion(odometry, odometry_offset)
+    prior = None if near is None else _circle(near)
+    wanted = None if formats is None else split_words(formats)
+    name = Path(str(video if video is not None else odometry)).name
+    with progress_bar("seconds of video" if video is not None else "seconds", quiet=as_json) as bar:
+
+        def progress(done_s: float, total_s: float | None) -> None:
+            bar(int(done_s), int(total_s or 0) or None)
+
+        if video is None:
+            assert record is not None
+            result = localize_odometry(
+                record, gallery, out, from_overrides(TrackSettings, overrides or []), live=live, truth=track,
+                prior=prior, formats=wanted, title=f"Where was the camera? {Path(name).stem}", progress=progress,
+            )  # fmt: skip
+        else:
+            tree: type[TrackSettings | LocalizeSettings] = TrackSettings if method == "track" else LocalizeSettings
+            result = localize_video(
+                video, gallery, bundle, out, from_overrides(tree, overrides or []),
+                method="track" if method == "track" else "window", odometry=record,
+                camera=CameraProfile(fov, camera_height), live=live, truth=track, prior=prior, formats=wanted,
+                progress=progress,
+            )  # fmt: skip
     if as_json:
-        show_values(Path(str(video)).name, asdict(result.summary), as_json)
+        show_values(name, asdict(result.summary), as_json)
         return
-    show_rows(Path(str(video)).name, result.summary.to_rows())
+    show_rows(name, result.summary.to_rows())
+    if result.note is not None:
+        say(result.note)
     if not result.calibrated:
-        usual = Confidence.load(opened.root).calibrated
-        say(
-            "The confidence was fitted with other settings, so no position counts as sure." if usual
-            else f"This bundle is not calibrated, so no position counts as sure: x2l calibrate {bundle}"
-        )  # fmt: skip
+        say(_why_never_sure(bundle, overrides))
     if track is not None and not result.summary.with_truth:
         say("The truth covers no moment of the video: shift it with --offset.")
     for file in result.files:
         say(f"  {file}")
+
+
+def _why_never_sure(bundle: str, overrides: list[str] | None) -> str:
+    if overrides:
+        return "The confidence was not fitted with these settings, so no position counts as sure."
+    return f"This bundle is not calibrated, so no position counts as sure: x2l calibrate {bundle}"
+
+
+def _circle(text: str) -> CirclePrior:
+    """A place and a radius from 'LAT,LON,KM'."""
+    from x2localizer.search import CirclePrior  # noqa: PLC0415
+    from x2localizer.types import Position  # noqa: PLC0415
+
+    try:
+        lat, lon, kilometres = (float(word) for word in text.split(","))
+    except ValueError:
+        lat = lon = kilometres = float("nan")
+    if not (-90 <= lat <= 90 and -180 <= lon <= 180 and 0 < kilometres <= 20_000):
+        raise ConfigError(f"'{text}' is not a place with a radius.", "Write it like 48.14,11.58,10: LAT,LON,KM.")
+    return CirclePrior(Position(lat, lon), 1000 * kilometres)
 
 
 def calibrate(

@@ -14,16 +14,19 @@ from x2localizer.types import Fix, Floats, Position
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The numbers of a track. Those from ``with_truth`` on need the truth.
+    """The numbers of a track. Those from ``with_truth`` to ``sure_median_m`` need the truth.
 
     frames: how many there were.
     tracking_percent: share of frames with a position.
     first_fix_s: seconds to the first position; None if there is none.
-    searches: how often the candidates were searched.
+    searches: how often the map was searched, for candidates or as a whole.
     with_truth: frames for which the truth is known.
     within_80m_percent: share of these whose guess is within 80 m of the truth.
     median_m: median error of the guesses, in metres.
     sure_within_80m_percent, sure_median_m: the same for positions alone.
+    on_map: median over the frames of the probability of being on the map; None if it was not worked out.
+    odometry: where the camera's movements came from; None if they were not known.
+    smoothed: whether each fix knows the whole drive, not only what came before it.
     """
 
     frames: int
@@ -35,14 +38,23 @@ class Summary:
     median_m: float | None = None
     sure_within_80m_percent: float | None = None
     sure_median_m: float | None = None
+    on_map: float | None = None
+    odometry: str | None = None
+    smoothed: bool = False
 
     def to_rows(self) -> list[tuple[str, str]]:
         """Labels and values with their units, for people."""
         first = "never" if self.first_fix_s is None else f"after {self.first_fix_s:.0f} s"
         rows = [
             ("frames", f"{self.frames:,}"), ("sure of the position", f"{self.tracking_percent:.0f}% of the frames"),
-            ("first sure position", first), ("searches", f"{self.searches:,}"),
+            ("first sure position", first),
         ]  # fmt: skip
+        rows.append(("searches" if self.odometry is None else "searches of the whole map", f"{self.searches:,}"))
+        if self.on_map is not None:
+            rows.append(("on this map", f"{100 * self.on_map:.0f}% probable (median)"))
+        if self.odometry is not None:
+            rows.append(("odometry", self.odometry))
+            rows.append(("fixes", "smoothed: each knows the whole drive" if self.smoothed else "live"))
         if self.within_80m_percent is not None:
             rows.append(("within 80 m of the truth", f"{self.within_80m_percent:.0f}% of all guesses"))
         if self.median_m is not None:
@@ -66,14 +78,17 @@ def errors_m(fixes: Sequence[Fix], truth: Track) -> Floats:
     return np.array([error_m(fix, truth.at(fix.time_s)) for fix in fixes], np.float64)
 
 
-def summarize(fixes: Sequence[Fix], truth: Track | None = None) -> Summary:
+def summarize(
+    fixes: Sequence[Fix], truth: Track | None = None, *, odometry: str | None = None, smoothed: bool = False
+) -> Summary:
     """The numbers of a track."""
     sure = np.array([fix.position is not None for fix in fixes], np.bool_)
     first = next((fix.time_s - fixes[0].time_s for fix in fixes if fix.position is not None), None)
     tracking = 100.0 * float(sure.mean()) if len(fixes) else 0.0
     refreshes = sum(fix.refreshed for fix in fixes)
+    on_map = _median(np.array([np.nan if fix.on_map is None else fix.on_map for fix in fixes], np.float64))
     if truth is None:
-        return Summary(len(fixes), tracking, first, refreshes)
+        return Summary(len(fixes), tracking, first, refreshes, on_map=on_map, odometry=odometry, smoothed=smoothed)
     known = np.array([truth.at(fix.time_s) is not None for fix in fixes], np.bool_)
     errors = errors_m(fixes, truth)
     right = np.nan_to_num(errors, nan=np.inf) <= geo.RIGHT_WITHIN_M
@@ -82,9 +97,10 @@ def summarize(fixes: Sequence[Fix], truth: Track | None = None) -> Summary:
         len(fixes), tracking, first, refreshes, int(known.sum()),
         100.0 * float(right[known].mean()) if known.any() else None, _median(errors[known]),
         100.0 * float(right[judged].mean()) if judged.any() else None, _median(errors[judged]),
+        on_map, odometry, smoothed,
     )  # fmt: skip
 
 
-def _median(errors: Floats) -> float | None:
-    known = errors[~np.isnan(errors)]
+def _median(values: Floats) -> float | None:
+    known = values[~np.isnan(values)]
     return float(np.median(known)) if len(known) else None

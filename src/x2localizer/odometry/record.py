@@ -45,7 +45,12 @@ def video_motion(
         for frame in frames:
             chain.add(odometry.update(frame))
             progress("seconds of video", int(frame.time_s), int(total_s))
-    return chain.record(name, math.hypot(SCALE_SD, camera.height_sd_m / camera.height_m), start_time)
+    return chain.record(name, scale_sd_of(camera), start_time)
+
+
+def scale_sd_of(camera: CameraProfile) -> float:
+    """The relative error that all distances of a drive with this camera share."""
+    return math.hypot(SCALE_SD, camera.height_sd_m / camera.height_m)
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,13 +12,14 @@ from x2localizer import geo
 from x2localizer.gallery.grid import BLOCK
 from x2localizer.gallery.store import PICTURE_PX, Gallery
 from x2localizer.sources.roads import RoadKind, Roads
-from x2localizer.sources.tracks import Track
-from x2localizer.types import Fix, Floats, Image, Position, Region
+from x2localizer.types import Floats, Image, Position, Region
 
 MOST_PIXELS = 4096
 """Along a side; larger areas are shown at a half, a quarter, ..."""
 PAPER = 225
 """Grey where there is no imagery."""
+NO_DATA = 8
+"""Tiles whose brightest pixel is below hold no data; JPEG makes black a little brighter."""
 ROAD_COLOURS = {RoadKind.MAIN: (255, 176, 32), RoadKind.STREET: (255, 255, 255), RoadKind.SERVICE: (176, 190, 200)}
 ROAD_WIDTHS = {RoadKind.MAIN: 2.2, RoadKind.STREET: 1.5, RoadKind.SERVICE: 1.0}
 """In thousandths of the picture's longer side."""
@@ -65,8 +65,11 @@ class GalleryMap:
         return east * self.scale, (region.y - self.north) * self.scale, region.n * self.scale
 
 
-def draw_gallery(gallery: Gallery, around: list[Region]) -> GalleryMap:
-    """The map of the area that some regions span, with a tile of margin; the gallery's roads are drawn over it."""
+def draw_gallery(gallery: Gallery, around: list[Region], least_px: int = 0) -> GalleryMap:
+    """The map of the area that some regions span, with a tile of margin; the gallery's roads are drawn over it.
+
+    least_px: smaller maps are enlarged to about this many pixels along their longer side.
+    """
     manifest = gallery.manifest
     n, world = manifest.region_tiles, 1 << manifest.zoom
     first = around[0].x
@@ -83,8 +86,12 @@ def draw_gallery(gallery: Gallery, around: list[Region]) -> GalleryMap:
         row = [(bx % world, by) for bx in range(west // BLOCK * BLOCK, east, BLOCK)]
         for (x, y), picture in gallery.pictures(row).items():
             left = ((x - west + world // 2) % world - world // 2) * px
-            _paste(image, picture[::shrink, ::shrink], left, (y - north) * px)
-    drawn = GalleryMap(image, manifest.zoom, west, north, px)
+            _paste(image, _on_paper(picture)[::shrink, ::shrink], left, (y - north) * px)
+    enlarge = min(4, -(-least_px // max(image.shape)))
+    if enlarge > 1:
+        size = (image.shape[1] * enlarge, image.shape[0] * enlarge)
+        image = np.asarray(Pillow.fromarray(image).resize(size, Pillow.Resampling.BICUBIC))
+    drawn = GalleryMap(image, manifest.zoom, west, north, px * max(enlarge, 1))
     return draw_roads(drawn, gallery.roads(drawn.bounds)) if manifest.roads else drawn
 
 
@@ -127,27 +134,12 @@ def draw_roads(base: GalleryMap, roads: Roads) -> GalleryMap:
     return replace(base, image=np.asarray(canvas))
 
 
-def track_picture(gallery: Gallery, fixes: Sequence[Fix], truth: Track | None = None) -> Image:
-    """The map with the truth as a line, sure fixes as large and other guesses as small dots."""
-    regions = [fix.region for fix in fixes if fix.region is not None]
-    if not regions:
-        return np.full((64, 64, 3), PAPER, np.uint8)
-    drawn = draw_gallery(gallery, regions)
-    canvas = Pillow.fromarray(drawn.image)
-    draw = ImageDraw.Draw(canvas, "RGBA")
-    unit = max(canvas.size) / 500
-    if truth is not None:
-        known = [drawn.pixel(place) for fix in fixes if (place := truth.at(fix.time_s)) is not None]
-        if len(known) > 1:
-            draw.line(known, fill=(255, 255, 255, 230), width=round(4 * unit), joint="curve")
-            draw.line(known, fill=(20, 20, 20, 255), width=max(1, round(1.5 * unit)), joint="curve")
-    for fix in fixes:
-        if fix.guess is not None:
-            x, y = drawn.pixel(fix.guess)
-            sure = fix.position is not None
-            r = (3.0 if sure else 1.6) * unit
-            draw.ellipse((x - r, y - r, x + r, y + r), fill=(230, 0, 126, 235) if sure else (255, 157, 0, 190))
-    return np.asarray(canvas)
+def _on_paper(picture: Image) -> Image:
+    """The picture of a block without the black of tiles that hold no data."""
+    side = len(picture) // BLOCK
+    tiles = picture.reshape(BLOCK, side, BLOCK, side, 3)
+    empty = tiles.max((1, 3, 4)) < NO_DATA
+    return np.where(empty[:, None, :, None, None], np.uint8(PAPER), tiles).reshape(picture.shape)
 
 
 def _paste(image: Image, picture: Image, left: int, top: int) -> None:

@@ -1,7 +1,7 @@
 """A track as one HTML page that opens without a network.
 
-The map is made of the gallery's own pictures, with the track, the truth, the candidates and the searches on it; then
-the error over time, and frames beside the heatmaps of their similarity over the region.
+The map is made of the gallery's own pictures and roads, with the track, its error ellipses, the truth, and of searches
+the candidates on it; then the error over time, and frames beside the heatmaps of their similarity over the region.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from PIL import Image as Pillow
 from x2localizer import geo
 from x2localizer.gallery.store import Gallery
 from x2localizer.localize.summary import Summary, errors_m
-from x2localizer.show.gallery_map import GalleryMap, draw_gallery
+from x2localizer.show.gallery_map import GalleryMap
+from x2localizer.show.track_map import Points, ellipses, lines, map_of_track, sure_lines, true_places
 from x2localizer.sources.tracks import Track
-from x2localizer.types import Bools, Codes, Fix, Floats, Image, Position, View
+from x2localizer.types import Bools, Codes, Fix, Floats, Image, View
 
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 1100px; padding: 0 1em; color: #222; }
@@ -44,10 +45,10 @@ def report_page(
     title: str = "Where was the camera?",
 ) -> str:
     """The page as HTML."""
-    regions = [fix.region for fix in fixes if fix.region is not None]
+    drawn = map_of_track(gallery, fixes, truth)
     parts = [f"<h1>{html.escape(title)}</h1>", _numbers(summary)]
-    if regions:
-        parts += ["<h2>Map</h2>", _map(draw_gallery(gallery, regions), fixes, truth)]
+    if drawn is not None:
+        parts += ["<h2>Map</h2>", _map(drawn, fixes, truth)]
     if truth is not None:
         parts += ["<h2>Error over time</h2>", _curve(fixes, errors_m(fixes, truth))]
     if views:
@@ -68,55 +69,74 @@ def _numbers(summary: Summary) -> str:
 def _map(drawn: GalleryMap, fixes: Sequence[Fix], truth: Track | None) -> str:
     height, width = drawn.image.shape[:2]
     unit = max(height, width) / 900
+    true = lines(drawn, true_places(fixes, truth))
+    sure = sure_lines(drawn, fixes)
+    rings = ellipses(drawn, fixes)
+    shapes = [
+        *_candidates(drawn, fixes, unit),
+        *(_dot(drawn, fix, unit) for fix in fixes if fix.guess is not None and fix.position is None),
+        *(_polyline(line, TRUTH, 8 * unit) for line in true), *(_polyline(line, "#111", 5.5 * unit) for line in true),
+        *(_polyline(ring, SURE, 0.8 * unit, fill=SURE) for ring in rings),
+        *(_polyline(line, SURE, 2.6 * unit) for line in sure),
+        *(_dot(drawn, fix, unit) for fix in fixes if fix.position is not None),
+    ]  # fmt: skip
+    key = [(SURE, "sure"), (UNSURE, "guess, not sure")]
+    if any(fix.refreshed for fix in fixes):
+        found = any(fix.candidates for fix in fixes)
+        key.append((CANDIDATE, "searched again; candidate regions" if found else "whole map searched again"))
+    if truth is not None:
+        key.append(("#111", "truth"))
+    legend = "".join(f'<span><i style="background:{colour}"></i>{name}</span>' for colour, name in key)
+    note = " Pink shapes hold the camera with 95% probability, if the position is right at all." if rings else ""
+    return (
+        f'<p class="key">{legend}{note}</p><div class="map"><img alt="map" src="{_data(drawn.image)}">'
+        f'<svg viewBox="0 0 {width} {height}">{"".join(shapes)}</svg></div>'
+    )
+
+
+def _candidates(drawn: GalleryMap, fixes: Sequence[Fix], unit: float) -> list[str]:
+    """The regions that searches found, and where the camera was taken to be then."""
+    height, width = drawn.image.shape[:2]
     shapes: list[str] = []
-    seen = {c.region for fix in fixes if fix.refreshed for c in fix.candidates[:3]}
-    for region in sorted(seen):
+    for region in sorted({c.region for fix in fixes if fix.refreshed for c in fix.candidates[:3]}):
         x, y, side = drawn.box(region)
         if -side < x < width and -side < y < height:
             shapes.append(
                 f'<rect x="{x:.1f}" y="{y:.1f}" width="{side:.1f}" height="{side:.1f}" fill="none" '
                 f'stroke="{CANDIDATE}" stroke-opacity=".35" stroke-width="{unit:.1f}"/>'
             )
-    if truth is not None:
-        places = [truth.at(fix.time_s) for fix in fixes]
-        shapes += _line(drawn, places, TRUTH, 5 * unit) + _line(drawn, places, "#111", 1.6 * unit)
     for fix in fixes:
-        if fix.guess is not None:
+        if fix.refreshed and fix.guess is not None:
             x, y = drawn.pixel(fix.guess)
-            colour = SURE if fix.position is not None else UNSURE
-            size = (3.4 if fix.position is not None else 2.2) * unit
             shapes.append(
-                f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{size:.1f}" fill="{colour}" '
-                f'fill-opacity="{0.35 + 0.65 * fix.confidence:.2f}"><title>{fix.time_s:.0f} s, {fix.status}, '
-                f"confidence {fix.confidence:.2f}</title></circle>"
+                f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{6 * unit:.1f}" fill="none" stroke="{CANDIDATE}" '
+                f'stroke-width="{1.4 * unit:.1f}"/>'
             )
-            if fix.refreshed:
-                shapes.append(
-                    f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{6 * unit:.1f}" fill="none" stroke="{CANDIDATE}" '
-                    f'stroke-width="{1.4 * unit:.1f}"/>'
-                )
-    key = [(SURE, "sure"), (UNSURE, "guess, not sure"), (CANDIDATE, "searched again; candidate regions")]
-    if truth is not None:
-        key.append(("#111", "truth"))
-    legend = "".join(f'<span><i style="background:{colour}"></i>{name}</span>' for colour, name in key)
+    return shapes
+
+
+def _dot(drawn: GalleryMap, fix: Fix, unit: float) -> str:
+    """A guess as a dot that tells more when pointed at."""
+    assert fix.guess is not None
+    x, y = drawn.pixel(fix.guess)
+    sure = fix.position is not None
+    words = [f"{fix.time_s:.0f} s", fix.status, f"confidence {fix.confidence:.2f}"]
+    if fix.speed_m_s is not None and fix.heading_deg is not None:
+        words.append(f"{fix.speed_m_s:.0f} m/s toward {fix.heading_deg:.0f}°")
+    if fix.ellipse is not None:
+        words.append(f"± {fix.ellipse.major_m:.0f} m")
     return (
-        f'<p class="key">{legend}</p><div class="map"><img alt="aerial map" src="{_data(drawn.image)}">'
-        f'<svg viewBox="0 0 {width} {height}">{"".join(shapes)}</svg></div>'
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{(2.4 if sure else 1.8) * unit:.1f}" fill="{SURE if sure else UNSURE}" '
+        f'fill-opacity="{0.35 + 0.65 * fix.confidence:.2f}"><title>{", ".join(words)}</title></circle>'
     )
 
 
-def _line(drawn: GalleryMap, places: Sequence[Position | None], colour: str, width: float) -> list[str]:
-    """A line through places, broken where there is none."""
-    out, points = [], []
-    for place in [*places, None]:
-        if place is not None:
-            points.append("{:.1f},{:.1f}".format(*drawn.pixel(place)))
-        elif points:
-            out.append(
-                f'<polyline points="{" ".join(points)}" fill="none" stroke="{colour}" stroke-width="{width:.1f}"/>'
-            )
-            points = []
-    return out
+def _polyline(points: Points, colour: str, width: float, fill: str = "none") -> str:
+    places = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    return (
+        f'<polyline points="{places}" fill="{fill}" fill-opacity=".25" stroke="{colour}" stroke-width="{width:.1f}" '
+        'stroke-linejoin="round" stroke-linecap="round"/>'
+    )
 
 
 def _curve(fixes: Sequence[Fix], errors: Floats) -> str:
@@ -159,15 +179,20 @@ def _views(views: Sequence[View]) -> str:
         figures.append(
             f'<figure><img alt="frame" src="{_data(view.frame.image)}"><img alt="heatmap" src="{_data(heat)}">'
             f"<figcaption>{view.frame.time_s:.0f} s, region {view.region}, best similarity "
-            f"{float(view.similarities[view.valid].max()):.2f}</figcaption></figure>"
+            f"{_best(view):.2f}</figcaption></figure>"
         )
     same = [view for view in views if view.region == views[-1].region]
-    mean = np.mean([view.similarities for view in same], axis=0)
-    figures.append(
-        f'<figure><img alt="mean heatmap" src="{_data(heatmap(mean, same[0].valid))}"><figcaption>mean of the '
-        f"{len(same)} keyframes matched with region {views[-1].region}</figcaption></figure>"
-    )
+    if len(same) > 1:
+        mean = np.mean([view.similarities for view in same], axis=0)
+        figures.append(
+            f'<figure><img alt="mean heatmap" src="{_data(heatmap(mean, same[0].valid))}"><figcaption>mean of the '
+            f"{len(same)} keyframes matched with region {views[-1].region}</figcaption></figure>"
+        )
     return f'<div class="views">{"".join(figures)}</div>'
+
+
+def _best(view: View) -> float:
+    return float(view.similarities[view.valid].max()) if view.valid.any() else 0.0
 
 
 def heatmap(similarities: Codes, valid: Bools, scale: int = 18) -> Image:

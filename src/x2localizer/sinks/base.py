@@ -25,6 +25,8 @@ class TrackContext:
     gallery, truth: for maps and errors, if there are any.
     fixes, views: all so far; views are some frames spread over the track.
     summary: at the end.
+    odometry: where the camera's movements came from, if they were known.
+    smoothed: whether the fixes at the end know the whole drive, unlike those that were written as they came.
     """
 
     folder: Path
@@ -36,6 +38,8 @@ class TrackContext:
     fixes: list[Fix] = field(default_factory=list)
     views: list[View] = field(default_factory=list)
     summary: Summary | None = None
+    odometry: str | None = None
+    smoothed: bool = False
 
 
 class Sink:
@@ -82,16 +86,14 @@ def to_row(fix: Fix) -> dict[str, Any]:
         "lat_deg": None if fix.guess is None else round(fix.guess.lat_deg, 7),
         "lon_deg": None if fix.guess is None else round(fix.guess.lon_deg, 7),
         "confidence": round(fix.confidence, 4), "similarity": round(fix.similarity, 4),
-        "region": None if fix.region is None else str(fix.region), "refreshed": fix.refreshed,
+        "heading_deg": _rounded(fix.heading_deg, 1), "speed_m_s": _rounded(fix.speed_m_s, 2),
+        "ellipse_major_m": None if fix.ellipse is None else round(fix.ellipse.major_m, 1),
+        "ellipse_minor_m": None if fix.ellipse is None else round(fix.ellipse.minor_m, 1),
+        "ellipse_angle_deg": None if fix.ellipse is None else round(fix.ellipse.angle_deg, 1),
+        "on_map": _rounded(fix.on_map, 4), "region": None if fix.region is None else str(fix.region),
+        "refreshed": fix.refreshed,
     }  # fmt: skip
 
 
-def stretches(fixes: Sequence[Fix]) -> list[list[Fix]]:
-    """Runs of consecutive fixes that have a position."""
-    out: list[list[Fix]] = [[]]
-    for before, fix in zip([None, *fixes], fixes, strict=False):
-        if fix.position is None or (before is not None and fix.index != before.index + 1):
-            out.append([])
-        if fix.position is not None:
-            out[-1].append(fix)
-    return [stretch for stretch in out if stretch]
+def _rounded(value: float | None, digits: int) -> float | None:
+    return None if value is None else round(value, digits)

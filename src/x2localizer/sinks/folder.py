@@ -14,7 +14,7 @@ from x2localizer.sinks.base import Sink, TrackContext, sinks
 from x2localizer.types import Fix
 
 MOST_VIEWS = 24
-"""Frames that a report shows; of a long drive every second search, every fourth, ..."""
+"""Frames that a report shows; of a long drive every second search or fix, every fourth, ..."""
 
 
 class TrackFolder:
@@ -54,9 +54,14 @@ class TrackFolder:
         self._keep_view(fix)
         self.context.fixes.append(replace(fix, view=None))  # pictures of a long drive would fill the memory
 
+    def smooth(self, fixes: Sequence[Fix]) -> None:
+        """Replace all fixes by ones that know the whole drive."""
+        self.context.fixes[:] = fixes
+        self.context.smoothed = True
+
     def _keep_view(self, fix: Fix) -> None:
-        """Keep the views of some searches, evenly spread over the track however long it gets."""
-        if not fix.refreshed or fix.view is None:
+        """Keep the views of some searches, or of a tracker's fixes, spread evenly over a track of any length."""
+        if fix.view is None or (fix.candidates and not fix.refreshed):
             return
         if self._searches % self._every == 0:
             self.context.views.append(fix.view)
@@ -71,6 +76,7 @@ class TrackFolder:
         for sink in self._sinks:
             sink.close()
         if kind is None or issubclass(kind, KeyboardInterrupt):
-            self.context.summary = summarize(self.context.fixes, self.context.truth)
+            c = self.context
+            c.summary = summarize(c.fixes, c.truth, odometry=c.odometry, smoothed=c.smoothed)
             for sink in self._sinks:
-                sink.finish(self.context.fixes)
+                sink.finish(c.fixes)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from x2localizer.files import write_text
-from x2localizer.sinks.base import Sink, sinks, stretches, to_row
+from x2localizer.localize.stretches import stretches
+from x2localizer.sinks.base import Sink, sinks, to_row
 from x2localizer.types import Fix
 
 

@@ -1,10 +1,12 @@
-"""JSON lines: every fix as it comes, with the candidates of every search."""
+"""JSON lines: every fix as it comes, with the candidates of every search; smoothed fixes replace them at the end."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TextIO
 
+from x2localizer.files import write_text
 from x2localizer.sinks.base import Sink, sinks, to_row
 from x2localizer.types import Fix
 
@@ -24,12 +26,21 @@ class JsonLines(Sink):
     def write(self, fix: Fix) -> None:
         """Append a line."""
         assert self._lines is not None
-        row = to_row(fix)
-        if fix.refreshed:
-            row["candidates"] = [[str(c.region), round(c.similarity, 4)] for c in fix.candidates]
-        self._lines.write(json.dumps(row) + "\n")
+        self._lines.write(_line(fix))
+
+    def finish(self, fixes: Sequence[Fix]) -> None:
+        """Write the fixes again if they know more now."""
+        if self.context.smoothed:
+            write_text(self.path, "".join(_line(fix) for fix in fixes))
 
     def close(self) -> None:
         """Close the file."""
         if self._lines is not None:
             self._lines.close()
+
+
+def _line(fix: Fix) -> str:
+    row = to_row(fix)
+    if fix.refreshed:
+        row["candidates"] = [[str(c.region), round(c.similarity, 4)] for c in fix.candidates]
+    return json.dumps(row) + "\n"

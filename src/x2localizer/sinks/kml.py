@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from xml.sax.saxutils import escape
 
 from x2localizer.files import write_text
-from x2localizer.sinks.base import Sink, sinks, stretches
+from x2localizer.localize.stretches import stretches
+from x2localizer.sinks.base import Sink, sinks
 from x2localizer.types import Fix
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from x2localizer.show.gallery_map import track_picture
 from x2localizer.show.pictures import save_picture
+from x2localizer.show.track_map import track_picture
 from x2localizer.sinks.base import Sink, sinks
 from x2localizer.types import Fix
 
 
 @sinks.register
 class MapPicture(Sink):
-    """Drawn on the gallery's own pictures."""
+    """Drawn on the gallery's own pictures and roads."""
 
     name = "map"
     file = "map.jpg"

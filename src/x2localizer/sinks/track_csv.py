@@ -10,7 +10,10 @@ from x2localizer.files import write_text
 from x2localizer.sinks.base import Sink, sinks, to_row
 from x2localizer.types import Fix
 
-COLUMNS = ("index", "time_s", "status", "lat_deg", "lon_deg", "confidence", "similarity", "region", "refreshed")
+COLUMNS = (
+    "index", "time_s", "status", "lat_deg", "lon_deg", "confidence", "similarity", "heading_deg", "speed_m_s",
+    "ellipse_major_m", "ellipse_minor_m", "ellipse_angle_deg", "on_map", "region", "refreshed",
+)  # fmt: skip
 
 
 @sinks.register
