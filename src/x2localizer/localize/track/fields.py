@@ -103,9 +103,11 @@ class TileField:
         offsets = patches.offsets(HALVES)
         cells, codes = [], []
         for block in blocks:
-            patch = int(patches.holding(np.array([block.x + 0.5]), np.array([block.y + 0.5]))[0])
-            if patch < 0:
+            ends = np.array([0.5, BLOCK - 0.5])
+            first, last = patches.holding((block.x + ends) % patches.world, block.y + ends)
+            if first < 0 or first != last:  # a prior left it out, though the margin of a patch reaches into it
                 continue
+            patch = int(first)
             rows, columns = np.nonzero(block.valid & _allowed(block, patches.zoom, prior))
             x0, y0, width, _ = patches.corners[patch]
             column = ((block.x - x0) % int(patches.world)) * HALVES + columns
