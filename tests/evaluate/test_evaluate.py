@@ -249,7 +249,7 @@ def test_swrl_serves_new_candidates_only_when_its_window_is_full(
     (entrant,) = entrants(str(tiny_bundle.root))
     rows = {
         (row.budget, row.refresh): row.found
-        for row in fine_rows([entrant], data, "test", tmp_path, _quiet, galleries=("grid",), candidates=1)
+        for row in fine_rows([entrant], data, "test", tmp_path, _quiet, galleries=("grid",), candidates=2)
     }
     frame = np.concatenate([np.arange(36)] * (len(rows[1, "once"].ranks) // 36))
     for budget, ready in ((1, 20), (2, 25), (4, 35)):

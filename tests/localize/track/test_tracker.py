@@ -12,6 +12,7 @@ from helpers.streets import ROUTE, StreetDrive, drive_along, street_lines, write
 from x2localizer.config import TrackSettings
 from x2localizer.errors import GalleryError
 from x2localizer.gallery import Gallery, index_roads, open_gallery
+from x2localizer.localize.track.confidence import FEATURES
 from x2localizer.localize.track.tracker import Tracker, TrackMap, movements_between, second_pass
 from x2localizer.search import BoxPrior, CirclePrior
 from x2localizer.sources.motion import MotionRecord
@@ -118,7 +119,7 @@ def test_after_a_gap_it_is_found_again(streets: TrackMap, drive: StreetDrive) ->
 def test_a_second_pass_knows_the_start(streets: TrackMap, drive: StreetDrive) -> None:
     tracker, fixes = follow(streets, drive.record())
     sure = [replace(fix, confidence=0.0) for fix in fixes]
-    tracker.confidence = replace(tracker.confidence, weights=(0.0, 1.0, *(0.0,) * 10), threshold=0.5)
+    tracker.confidence = replace(tracker.confidence, weights=(0.0, 1.0, *(0.0,) * (FEATURES - 2)), threshold=0.5)
     smoothed = second_pass(tracker, sure)
     assert [fix.index for fix in smoothed] == [fix.index for fix in fixes]
     early = slice(5, 40)
