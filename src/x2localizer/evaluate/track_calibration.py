@@ -66,17 +66,17 @@ def calibration_runs(
     found = recordings(data, rides, sources_of(data, rides), bundle, work, report, step_s=usual.step_s, workers=workers)
     areas = sorted({recording.area for recording in found})
     tasks = [
-        (recording, ground, _arms_in_turn(recording, number + shift))
+        (recording, ground, _arm_in_turn(recording, number + 2 * shift))
         for area in ["", *areas] for shift, ground in enumerate(GROUNDS) for number, recording in enumerate(found)
         if (ground == "all" and not area) or (ground != "all" and recording.area == area)
     ]  # fmt: skip
     held_out = _held_out(found)
-    out: dict[int, list[Run]] = {}
+    out: dict[int, Run] = {}
     arguments = (gallery.address, bundle.root, usual)
-    for done, (number, runs) in enumerate(in_workers(_follow, tasks, workers, _prepare, arguments), 1):
-        out[number] = [replace(run, held_out=run.ride in held_out) for run in runs]
+    for done, (number, run) in enumerate(in_workers(_follow, tasks, workers, _prepare, arguments), 1):
+        out[number] = replace(run, held_out=run.ride in held_out)
         report("drives", done, len(tasks))
-    return [run for number in sorted(out) for run in out[number]]
+    return [out[number] for number in sorted(out)]
 
 
 def _held_out(found: Sequence[Recording]) -> set[str]:
@@ -119,29 +119,22 @@ def area_box(gallery: Gallery, area: str) -> BoxPrior:
     raise DatasetError(f"The imagery of {area} is not in the gallery.", "Remove the work folder, and run this again.")
 
 
-def _follow(task: tuple[Recording, Ground, tuple[Arm, ...]]) -> list[Run]:
-    recording, ground, arms = task
+def _follow(task: tuple[Recording, Ground, Arm]) -> Run:
+    recording, ground, arm = task
     bundle, settings = _stage["bundle"], _stage["settings"]
     assert isinstance(bundle, Bundle)
     assert isinstance(settings, TrackSettings)
     track_map = _map(ground, "" if ground == "all" else recording.area)
-    runs = []
-    for arm in arms:
-        (tracked,) = track(recording, arm, track_map, bundle, settings, UNFITTED).values()
-        right = tracked.followed.right & (ground != "off")
-        runs.append(Run(recording.ride.ride_id, False, recording.night, ground, arm, tracked.evidence, right))
-    return runs
+    (tracked,) = track(recording, arm, track_map, bundle, settings, UNFITTED).values()
+    right = tracked.followed.right & (ground != "off")
+    return Run(recording.ride.ride_id, False, recording.night, ground, arm, tracked.evidence, right)
 
 
-def _arms_in_turn(recording: Recording, number: int) -> tuple[Arm, ...]:
-    """The arms that a drive is followed with: a third of them, in turn, as all on all grounds would take hours."""
+def _arm_in_turn(recording: Recording, number: int) -> Arm:
+    """What a drive is followed with: one of all arms, in turn, as all of them on all grounds would take hours."""
     maps = ((True, True), (False, True), (True, False))
-    every = [
-        Arm(source, *maps[(k + n) % len(maps)]) for n in range(len(maps)) for k, source in enumerate(recording.odometry)
-    ]
-    share = max(1, len(every) // len(maps))
-    start = number % len(maps) * share
-    return tuple(every[start : start + share])
+    every = [Arm(source, *pair) for pair in maps for source in recording.odometry]
+    return every[number % len(every)]
 
 
 def calibrate_track(
