@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from x2localizer import geo
 from x2localizer.config import TrackSettings
 from x2localizer.localize.track.fields import RoadField, TileField
 from x2localizer.localize.track.kernels import (
@@ -94,13 +95,12 @@ class PoseBelief:
     """Poses, their weights, and the weight of not being on the map."""
 
     def __init__(
-        self, patches: Patches, roads: RoadField | None, tiles: TileField | None, terms: Sequence[Term],
-        settings: TrackSettings, *, scale_sd: float = 0.05, bias_sd_deg_s: float = 0.1, prior: Prior | None = None,
+        self, patches: Patches, roads: RoadField | None, starts: Starts, terms: Sequence[Term],
+        settings: TrackSettings, *, scale_sd: float = 0.05, bias_sd_deg_s: float = 0.1,
     ) -> None:  # fmt: skip
         self.patches, self.terms, self.settings = patches, tuple(terms), settings
         self.scale_sd, self.bias_sd = max(scale_sd, 0.01), math.radians(bias_sd_deg_s)
-        self._roads, self._tiles = roads, tiles
-        self._starts = _starts(patches, roads, tiles, prior)
+        self._roads, self._starts = roads, starts
         self._rng = np.random.default_rng(settings.seed)
         self._step = settings.seed
         self._tile_equator_m = METRES_AROUND / patches.world
@@ -293,8 +293,8 @@ class PoseBelief:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Starts:
-    """Where poses may start: places, directions of roads, patches."""
+class Starts:
+    """Where poses may start: places in tiles, directions of roads in radians, patches, (n,) each."""
 
     x: Floats
     y: Floats
@@ -304,24 +304,23 @@ class _Starts:
     def __len__(self) -> int:
         return len(self.x)
 
-
-def _starts(patches: Patches, roads: RoadField | None, tiles: TileField | None, prior: Prior | None) -> _Starts:
-    """Points on roads; without roads, the middles of tiles."""
-    if roads is not None:
-        x, y, headings, patch = roads.x, roads.y, roads.headings, roads.patch
-    elif tiles is not None:
-        places = np.array([tiles.place(tile) for tile in range(len(tiles.cells))])
-        x, y = places[:, 0], places[:, 1]
-        headings, patch = np.zeros(len(x)), patches.holding(x, y).astype(np.int64)
-    else:
-        raise ValueError("a belief needs roads or tiles")
-    if prior is not None:
-        positions = [patches.position(float(a), float(b)) for a, b in zip(x, y, strict=True)]
-        lats, lons = (np.array([getattr(p, name) for p in positions]) for name in ("lat_deg", "lon_deg"))
-        inside = prior.contains(lats, lons)
-        if inside.any():
-            x, y, headings, patch = x[inside], y[inside], headings[inside], patch[inside]
-    return _Starts(x, y, headings, patch)
+    @staticmethod
+    def on(patches: Patches, roads: RoadField | None, tiles: TileField | None, prior: Prior | None = None) -> Starts:
+        """Points on roads; without roads, the middles of tiles. With a prior those that it allows, if there are any."""
+        if roads is not None:
+            starts = Starts(roads.x, roads.y, roads.headings, roads.patch)
+        elif tiles is not None:
+            x, y = tiles.places()
+            starts = Starts(x, y, np.zeros(len(x)), patches.holding(x, y).astype(np.int64))
+        else:
+            raise ValueError("a belief needs roads or tiles")
+        if prior is None:
+            return starts
+        lats, lons = geo.from_tile_coordinates(starts.x, starts.y, patches.zoom)
+        inside = prior.contains(lats, geo.wrap_longitude(lons))
+        if not inside.any():
+            return starts
+        return Starts(starts.x[inside], starts.y[inside], starts.headings[inside], starts.patch[inside])
 
 
 def _road_cells(field: RoadField, x: Floats, y: Floats, patch: Int32) -> Ints:

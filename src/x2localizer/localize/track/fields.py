@@ -136,13 +136,12 @@ class TileField:
         found[np.ix_(in_y, in_x)] = self.tile_at[cells]
         return found
 
-    def place(self, tile: int) -> tuple[float, float]:
-        """The middle of a tile, in tiles."""
-        cell = int(self.cells[tile])
-        patch = int(np.searchsorted(self.offsets, cell, "right")) - 1
-        x0, y0, width, _ = (int(value) for value in self.patches.corners[patch])
-        row, column = divmod(cell - int(self.offsets[patch]), width * HALVES)
-        return x0 + (column + 1) / HALVES, y0 + (row + 1) / HALVES
+    def places(self) -> tuple[Floats, Floats]:
+        """The middles of all tiles: columns and rows, (t,) each."""
+        patch = np.searchsorted(self.offsets, self.cells, "right") - 1
+        x0, y0, width, _ = self.patches.corners[patch].T
+        row, column = np.divmod(self.cells - self.offsets[patch], width * HALVES)
+        return (x0 + (column + 1) / HALVES) % self.patches.world, y0 + (row + 1) / HALVES
 
 
 def _allowed(block: TileBlock, zoom: int, prior: Prior | None) -> Bools:

@@ -16,13 +16,14 @@ from x2localizer.encoders import Bundle, Encoder
 from x2localizer.errors import GalleryError
 from x2localizer.gallery.store import Gallery, check_encoder
 from x2localizer.localize.frames import FrameGate
-from x2localizer.localize.track.belief import PoseBelief, PoseEstimate
+from x2localizer.localize.track.belief import PoseBelief, PoseEstimate, Starts
 from x2localizer.localize.track.confidence import UNFITTED, TrackConfidence, track_confidence
 from x2localizer.localize.track.fields import RoadField, TileField, patches_of
 from x2localizer.localize.track.patches import Patches
 from x2localizer.localize.track.terms import RoadTerm, Term, TileOdds, TileTerm
 from x2localizer.search.prior import Prior
 from x2localizer.sources.motion import MotionRecord
+from x2localizer.sources.roads import Roads
 from x2localizer.types import Codes, ErrorEllipse, Fix, Frame, Movement, TrackEvidence, View
 
 FIRST_SEARCH_M = 300.0
@@ -50,7 +51,7 @@ class TrackMap:
     @staticmethod
     def of(gallery: Gallery, prior: Prior | None = None, *, roads: bool = True, tiles: bool = True) -> TrackMap:
         """All roads and tiles of a gallery, or those that a prior allows."""
-        lines = gallery.roads() if roads else gallery.roads((0.0, 0.0, 0.0, 0.0)).take(np.zeros(0, np.int64))
+        lines = gallery.roads() if roads else Roads.join([])
         patches = patches_of(gallery, lines, prior)
         if int(patches.offsets(2)[-1]) > MOST_TILES:
             raise GalleryError(
@@ -128,6 +129,7 @@ class Tracker:
                 f"The gallery {track_map.gallery.address} has nothing that these settings use.",
                 "Use its tiles with the bundle that made them, or add roads: x2l index --roads FILE --out GALLERY",
             )
+        self._starts = Starts.on(track_map.patches, self._roads, track_map.tiles, track_map.prior)
         self._scale_sd, self._bias_sd_deg_s = scale_sd, bias_sd_deg_s
         self.searches = 0
         self.belief = self._new_belief()
@@ -149,8 +151,8 @@ class Tracker:
         seeded = s.model_copy(update={"seed": s.seed + self.searches})
         self.searches += 1
         return PoseBelief(
-            self.map.patches, self._roads, self.map.tiles, terms, seeded, scale_sd=self._scale_sd,
-            bias_sd_deg_s=self._bias_sd_deg_s, prior=self.map.prior,
+            self.map.patches, self._roads, self._starts, terms, seeded, scale_sd=self._scale_sd,
+            bias_sd_deg_s=self._bias_sd_deg_s,
         )  # fmt: skip
 
     def _own_confidence(self) -> TrackConfidence:
@@ -204,7 +206,7 @@ class Tracker:
         self._note_jump(found, movements)
         evidence = self._evidence(found)
         fix = self._fix(index, time_s, found, evidence, movements)
-        self._search_if_in_doubt(fix, time_s)
+        self._search_if_in_doubt(fix, found.share, time_s)
         return fix
 
     def _searched_too(
@@ -228,7 +230,7 @@ class Tracker:
         state.searched_s = state.last_s
         return other
 
-    def _search_if_in_doubt(self, fix: Fix, time_s: float) -> None:
+    def _search_if_in_doubt(self, fix: Fix, share: float, time_s: float) -> None:
         """Start a search while the belief is in doubt, and give it up when it has taken too long."""
         s, state = self.settings, self._state
         self._searched = False
@@ -239,7 +241,7 @@ class Tracker:
                 state.searched_s = time_s
             return
         since = state.searched_s if state.searched_s is not None else state.start_s
-        sure = fix.confidence >= s.search_below
+        sure = (fix.confidence if self.confidence.calibrated else share) >= s.search_below
         if sure or since is None or abs(time_s - since) < s.search_pause_s or state.driven_m < FIRST_SEARCH_M:
             return
         self._search = _Search(self._new_belief(), time_s)
