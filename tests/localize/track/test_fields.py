@@ -16,6 +16,7 @@ from x2localizer.localize.track.kernels import (
     WEIGHT,
     X,
     Y,
+    road_values,
     weigh_roads,
 )
 from x2localizer.localize.track.patches import METRES_AROUND, Patches, patches_around
@@ -24,6 +25,7 @@ from x2localizer.types import Floats
 
 ZOOM = 19
 SIGMA_M, SIGMA_RAD, FLOOR, OFF_ROAD = 7.0, np.radians(20.0), 0.12, 0.03
+VALUES = road_values(SIGMA_M, SIGMA_RAD, FLOOR, OFF_ROAD)
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +45,7 @@ def _tiles(points_deg: Floats) -> tuple[Floats, Floats]:
 def _fast(field: RoadField, poses: Floats) -> Floats:
     patch = field.patches.holding(poses[X], poses[Y]).astype(np.int32)
     weigh_roads(
-        poses, patch, field.patches.corners, field.offsets, field.cells, field.patches.world, SIGMA_M, SIGMA_RAD, FLOOR,
-        OFF_ROAD, 0.0, 1.0, 0.0,
+        poses, patch, field.patches.corners, field.offsets, field.cells, field.patches.world, VALUES, 0.0, 1.0, 0.0
     )  # fmt: skip
     return np.asarray(poses[WEIGHT])
 
@@ -87,8 +88,7 @@ def test_off_the_patch_roads_say_nothing(field: RoadField) -> None:
     poses[X], poses[Y] = field.patches.corners[0, 0] - 5.0, field.patches.corners[0, 1] - 5.0
     patch = np.zeros(1, np.int32)
     weigh_roads(
-        poses, patch, field.patches.corners, field.offsets, field.cells, field.patches.world, SIGMA_M, SIGMA_RAD, FLOOR,
-        OFF_ROAD, 0.0, 1.0, 0.0,
+        poses, patch, field.patches.corners, field.offsets, field.cells, field.patches.world, VALUES, 0.0, 1.0, 0.0
     )  # fmt: skip
     assert poses[WEIGHT, 0] == 0.0
 

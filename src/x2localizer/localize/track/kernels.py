@@ -42,14 +42,37 @@ HALVES: Final = 2
 
 
 @inlined
-def _uniform(seed: int, i: int, k: int) -> float:
-    """A pseudo-random number in (0, 1)."""
+def _bits(seed: int, i: int, k: int) -> int:
+    """64 pseudo-random bits."""
     value = np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(i) * np.uint64(0xBF58476D1CE4E5B9)
     value += np.uint64(k + 1) * np.uint64(0x94D049BB133111EB)
     value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    value = value ^ (value >> np.uint64(31))
-    return (float(value >> np.uint64(11)) + 0.5) / 9007199254740992.0
+    return value ^ (value >> np.uint64(31))
+
+
+@inlined
+def _uniform(seed: int, i: int, k: int) -> float:
+    """A pseudo-random number in (0, 1)."""
+    return (float(_bits(seed, i, k) >> np.uint64(11)) + 0.5) / 9007199254740992.0
+
+
+@inlined
+def _normal(seed: int, i: int, k: int) -> float:
+    """A pseudo-random number of mean 0 and variance 1: the sum of four uniform ones, nearly normal and far cheaper."""
+    bits, low = _bits(seed, i, k), np.uint64(0xFFFF)
+    total = (bits & low) + ((bits >> np.uint64(16)) & low) + ((bits >> np.uint64(32)) & low) + (bits >> np.uint64(48))
+    return (float(total) - 131070.0) / 37837.227  # 65536 / sqrt(3)
+
+
+@inlined
+def _wrap(x: float, world: float) -> float:
+    """A column, or a difference of columns, brought back onto the globe; a remainder would take as long as a sine."""
+    if x < 0.0:
+        x += world
+    elif x >= world:
+        x -= world
+    return x
 
 
 @compiled
@@ -58,68 +81,61 @@ def move(
     tile_equator_m: float, world: float, seed: int,
 ) -> None:  # fmt: skip
     """Move every pose along its odometry; those at the end of a turn have turned by half of it on the way."""
+    near, sine, cosine = np.inf, 0.0, 0.0  # of a row close by, so that few need the functions themselves
     for i in range(poses.shape[1]):
-        size = np.sqrt(-2.0 * np.log(_uniform(seed, i, 0)))  # one pair of uniform numbers makes two normal ones
-        phase = 2.0 * np.pi * _uniform(seed, i, 1)
-        turn = turn_rad - poses[BIAS, i] * seconds + turn_sd * size * np.cos(phase)
-        length = distance_m * poses[SCALE, i] + distance_sd * size * np.sin(phase)
-        tile_m = tile_equator_m / np.cosh(np.pi * (1.0 - 2.0 * poses[Y, i] / world))
+        turn = turn_rad - poses[BIAS, i] * seconds + turn_sd * _normal(seed, i, 0)
+        length = distance_m * poses[SCALE, i] + distance_sd * _normal(seed, i, 1)
+        away = 2.0 * np.pi * (poses[Y, i] - near) / world
+        if not abs(away) < 1e-3:
+            near, away = poses[Y, i], 0.0
+            angle = np.pi * (1.0 - 2.0 * near / world)
+            sine, cosine = np.sinh(angle), np.cosh(angle)
+        tiles = length * (cosine * (1.0 + 0.5 * away * away) - sine * away) / tile_equator_m
         middle = poses[HEADING, i] + 0.5 * turn
-        poses[X, i] = (poses[X, i] + length * np.sin(middle) / tile_m) % world
-        poses[Y, i] -= length * np.cos(middle) / tile_m
+        poses[X, i] = _wrap(poses[X, i] + tiles * np.sin(middle), world)
+        poses[Y, i] -= tiles * np.cos(middle)
         poses[HEADING, i] += turn
 
 
-@inlined
-def _normal(seed: int, i: int, k: int) -> float:
-    """A pseudo-random number of the normal distribution."""
-    return float(np.sqrt(-2.0 * np.log(_uniform(seed, i, 2 * k))) * np.cos(2.0 * np.pi * _uniform(seed, i, 2 * k + 1)))
+ANGLES: Final = 256
+"""Directions of roads, over half a turn."""
 
 
-@inlined
-def _road_fit(
-    x: float, y: float, heading: float, patch: int, corners: Int64, offsets: Int64, field: UInt8, world: float,
-    sigma_m: float, sigma_rad: float, floor: float,
-) -> float:  # fmt: skip
-    """How well a pose fits the roads around it: 1 on a road in its direction, 0 far from any; -1 off the patch."""
-    column = int(((x - corners[patch, 0]) % world) * NEAR_ROADS)
-    row = int(np.floor((y - corners[patch, 1]) * NEAR_ROADS))
-    columns, rows = corners[patch, 2] * NEAR_ROADS, corners[patch, 3] * NEAR_ROADS
-    if column < 0 or column >= columns or row < 0 or row >= rows:
-        return -1.0
-    cell = offsets[patch] + row * columns + column
-    best = 0.0
-    for k in range(2):
-        if field[cell, 2 * k] < 255:
-            off = field[cell, 2 * k] * ROAD_STEP_M / sigma_m
-            angle = heading - field[cell, 2 * k + 1] * (np.pi / 256.0)
-            angle = angle - np.pi * np.rint(angle / np.pi)
-            along = max(np.exp(-0.5 * (angle / sigma_rad) ** 2), floor)
-            best = max(best, np.exp(-0.5 * off * off) * along)
-    return best
+def road_values(sigma_m: float, sigma_rad: float, floor: float, off_road: float) -> Float32:
+    """The logarithm of how well a pose fits a road, by distance in steps and by the angle between them, (256, 256).
+
+    1 on a road and along it; at least ``floor`` of that across it; ``off_road`` far from any.
+    """
+    away = np.exp(-0.5 * (np.arange(256) * ROAD_STEP_M / sigma_m) ** 2)
+    away[255] = 0.0
+    angle = np.arange(ANGLES) * (np.pi / ANGLES)
+    along = np.maximum(np.exp(-0.5 * (np.minimum(angle, np.pi - angle) / sigma_rad) ** 2), floor)
+    return np.asarray(np.log(off_road + (1.0 - off_road) * away[:, None] * along), np.float32)
 
 
 @compiled
 def weigh_roads(
-    poses: Floats, patch: Int32, corners: Int64, offsets: Int64, field: UInt8, world: float, sigma_m: float,
-    sigma_rad: float, floor: float, off_road: float, level: float, power: float, top: float,
+    poses: Floats, patch: Int32, corners: Int64, offsets: Int64, field: UInt8, world: float, values: Float32,
+    level: float, power: float, top: float,
 ) -> float:  # fmt: skip
     """Weigh poses by the roads; returns their mean gain, by the weights before, which are at most ``top``.
 
+    values: see :func:`road_values`; the better of the two roads of a cell counts.
     level: the logarithm of what a place off the map counts as.
     """
     gain, mass = 0.0, 1e-300
-    nothing = np.log(off_road) - level
     for i in range(poses.shape[1]):
-        fit = _road_fit(
-            poses[X, i], poses[Y, i], poses[HEADING, i], patch[i], corners, offsets, field, world, sigma_m, sigma_rad,
-            floor,
-        )  # fmt: skip
+        p = patch[i]
+        columns = corners[p, 2] * NEAR_ROADS
+        column = int(_wrap(poses[X, i] - corners[p, 0], world) * NEAR_ROADS)
+        row = int(np.floor((poses[Y, i] - corners[p, 1]) * NEAR_ROADS))
         value = 0.0
-        if fit > 0.0:
-            value = np.log(off_road + (1.0 - off_road) * fit) - level
-        elif fit == 0.0:
-            value = nothing
+        if 0 <= column < columns and 0 <= row < corners[p, 3] * NEAR_ROADS:
+            cell = offsets[p] + row * columns + column
+            heading = int(np.rint(poses[HEADING, i] * (ANGLES / np.pi)))
+            first = values[field[cell, 0], (heading - field[cell, 1]) & (ANGLES - 1)]
+            other = values[field[cell, 2], (heading - field[cell, 3]) & (ANGLES - 1)]
+            value = max(first, other) - level
         before = poses[WEIGHT, i]
         poses[WEIGHT, i] = before + power * value
         if before > top - FAINT:
@@ -132,7 +148,7 @@ def weigh_roads(
 @inlined
 def _tile_value(x: float, y: float, patch: int, corners: Int64, offsets: Int64, values: Float32, world: float) -> float:
     """A value of the tiles around a place, interpolated between tiles at half stride; NOWHERE off the patch."""
-    u = ((x - corners[patch, 0]) % world) * HALVES - 1.0
+    u = _wrap(x - corners[patch, 0], world) * HALVES - 1.0
     v = (y - corners[patch, 1]) * HALVES - 1.0
     columns, rows = corners[patch, 2] * HALVES, corners[patch, 3] * HALVES
     if u < 0.0 or v < 0.0 or u >= columns - 1 or v >= rows - 1:
@@ -186,10 +202,10 @@ def draw_again(poses: Floats, patch: Int32, cumulative: Floats, spread: Floats, 
             out[row, i] = poses[row, k]
         out_patch[i] = patch[k]
         tile_m = tile_equator_m / np.cosh(np.pi * (1.0 - 2.0 * out[Y, i] / world))
-        out[X, i] = (out[X, i] + spread[0] * _normal(seed, i, 0) / tile_m) % world
+        out[X, i] = _wrap(out[X, i] + spread[0] * _normal(seed, i, 0) / tile_m, world)
         out[Y, i] += spread[0] * _normal(seed, i, 1) / tile_m
         out[HEADING, i] += spread[1] * _normal(seed, i, 2)
-        out[SCALE, i] *= np.exp(spread[2] * _normal(seed, i, 3))
+        out[SCALE, i] *= 1.0 + spread[2] * _normal(seed, i, 3)
         out[BIAS, i] += spread[3] * _normal(seed, i, 4)
         if _uniform(seed, i, 50) < spread[4]:
             out[TRUST, i] = 1.0 - out[TRUST, i]
@@ -204,7 +220,7 @@ def gather(
     off = 0.0
     for i in range(poses.shape[1]):
         p = patch[i]
-        column = int(((poses[X, i] - corners[p, 0]) % world) * HALVES)
+        column = int(_wrap(poses[X, i] - corners[p, 0], world) * HALVES)
         row = int(np.floor((poses[Y, i] - corners[p, 1]) * HALVES))
         if 0 <= column < corners[p, 2] * HALVES and 0 <= row < corners[p, 3] * HALVES:
             cells[offsets[p] + row * corners[p, 2] * HALVES + column] += weight[i]
@@ -237,7 +253,7 @@ def mean_around(
     for i in range(poses.shape[1]):
         if patch[i] != number or weight[i] <= 0.0:
             continue
-        dx, dy = (poses[X, i] - x0) % world - east, poses[Y, i] - y0 - south
+        dx, dy = _wrap(poses[X, i] - x0, world) - east, poses[Y, i] - y0 - south
         if dx * dx + dy * dy > radius * radius:
             continue
         w = weight[i]

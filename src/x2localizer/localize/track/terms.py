@@ -16,7 +16,7 @@ import numpy as np
 
 from x2localizer.config import TrackSettings
 from x2localizer.localize.track.fields import RoadField, TileField
-from x2localizer.localize.track.kernels import WEIGHT, Float32, Int32, weigh_roads, weigh_tiles
+from x2localizer.localize.track.kernels import WEIGHT, Float32, Int32, road_values, weigh_roads, weigh_tiles
 from x2localizer.types import Bools, Codes, Floats, Region
 
 FADING = 0.9
@@ -72,6 +72,9 @@ class RoadTerm(Term):
     def __init__(self, field: RoadField, settings: TrackSettings) -> None:
         super().__init__()
         self.field, self.settings = field, settings
+        self._values = road_values(
+            settings.road_sd_m, np.radians(settings.road_sd_deg), settings.junction_share, settings.off_road_share
+        )
         self._lately: deque[tuple[float, float]] = deque(maxlen=40)
 
     def reset(self) -> None:
@@ -87,8 +90,7 @@ class RoadTerm(Term):
         if power <= 0.0:
             return
         gain = weigh_roads(
-            poses, patch, f.patches.corners, f.offsets, f.cells, f.patches.world, s.road_sd_m,
-            np.radians(s.road_sd_deg), s.junction_share, s.off_road_share, self._level(), power,
+            poses, patch, f.patches.corners, f.offsets, f.cells, f.patches.world, self._values, self._level(), power,
             float(poses[WEIGHT].max()),
         )  # fmt: skip
         self._note(gain)
