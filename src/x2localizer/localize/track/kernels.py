@@ -42,7 +42,7 @@ HALVES: Final = 2
 
 
 @inlined
-def _bits(seed: int, i: int, k: int) -> int:
+def _bits(seed: int, i: int, k: int) -> np.uint64:
     """64 pseudo-random bits."""
     value = np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(i) * np.uint64(0xBF58476D1CE4E5B9)
     value += np.uint64(k + 1) * np.uint64(0x94D049BB133111EB)
