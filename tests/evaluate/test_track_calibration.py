@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,10 +26,10 @@ from x2localizer.evaluate.track_fit import (
     Run,
     choose_threshold,
     fit_confidence,
-    held_out_lines,
+    report_lines,
     save_confidence,
 )
-from x2localizer.evaluate.tracking import Arm
+from x2localizer.evaluate.tracked import Arm
 from x2localizer.localize.confidence import fit
 from x2localizer.localize.track.confidence import FEATURES, track_confidence, track_features
 from x2localizer.search.prior import BoxPrior
@@ -44,7 +45,7 @@ def _run(ride: int, ground: str, arm: Arm, rng: np.random.Generator, *, frames: 
     evidence = tuple(
         TrackEvidence(float(s), 0.9, 10.0, 30.0, 400.0, 90.0, 0.5, 0.5, arm.tiles, arm.roads) for s in share
     )
-    return Run(f"ride{ride}", ride % 2 == 1, ride % 4 == 2, ground, arm, evidence, right)  # type: ignore[arg-type]
+    return Run(f"ride{ride}", f"town{ride // 2}", ride % 4 == 2, ground, arm, evidence, right)  # type: ignore[arg-type]
 
 
 def _runs() -> list[Run]:
@@ -109,11 +110,21 @@ def test_a_fit_holds_on_other_drives(tmp_path: Path) -> None:
 def test_drives_count_alike_however_long_they_are() -> None:
     rng = np.random.default_rng(2)
     runs = [_run(ride, ground, Arm(), rng, frames=40) for ride in range(6) for ground in ("all", "off")]
-    longer = [Run(r.ride, r.held_out, r.night, r.ground, r.arm, r.evidence * 5, np.tile(r.right, 5)) for r in runs]
+    longer = [Run(r.ride, r.area, r.night, r.ground, r.arm, r.evidence * 5, np.tile(r.right, 5)) for r in runs]
     first, second = (fit_confidence(chosen, TrackSettings(), "") for chosen in (runs, longer))
-    assert first.weights == pytest.approx(second.weights)
-    assert "6 other" not in "".join(held_out_lines(first, runs))
-    assert "on 3 other drives" in "".join(held_out_lines(first, runs))
+    assert first.confidence.weights == pytest.approx(second.confidence.weights)
+
+
+def test_an_area_is_judged_by_the_others() -> None:
+    rng = np.random.default_rng(2)
+    runs = [_run(ride, "all", Arm(), rng) for ride in range(6)]
+    plain = fit_confidence(runs, TrackSettings(), "")
+    spoiled = [replace(run, right=~run.right) if run.area == "town0" else run for run in runs]
+    own = np.repeat([run.area == "town0" for run in runs], 60)
+    again = fit_confidence(spoiled, TrackSettings(), "")
+    assert np.array_equal(plain.elsewhere[own], again.elsewhere[own])
+    assert not np.allclose(plain.elsewhere[~own], again.elsewhere[~own])
+    assert "each area by a fit without it" in "".join(report_lines(plain, runs))
 
 
 def test_too_few_drives_are_an_error(tmp_path: Path) -> None:
@@ -142,9 +153,9 @@ def test_drives_are_followed_on_and_off_the_map(two_towns: Path, tiny_bundle: Bu
     data = open_dataset(two_towns)
     runs = calibration_runs(tiny_bundle, data, "val", tmp_path, settings=FEW, workers=1)
     assert len({run.ride for run in runs}) == 2
-    assert len(runs) == 2 * 3
+    assert len(runs) == 2 * 3 * 2
     assert len({run.arm for run in runs}) == 6
-    assert len({run.ride for run in runs if run.held_out}) == 1
+    assert {run.area for run in runs} == {"town5000", "town5001"}
     assert not any(run.right.any() for run in runs if run.ground == "off")
     assert any(run.right.any() for run in runs if run.ground == "own")
 

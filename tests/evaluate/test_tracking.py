@@ -19,9 +19,11 @@ from x2localizer.datasets.motion import motion_path, read_record, write_film, wr
 from x2localizer.encoders import Bundle
 from x2localizer.errors import ConfigError, DatasetError
 from x2localizer.evaluate import recordings, tracking, tracking_tables
+from x2localizer.evaluate import tracked as tracked_rides_module
 from x2localizer.evaluate.long_range import Followed, Ride
 from x2localizer.evaluate.recordings import ride_codes, ride_motion, ride_odometry, tracked_rides
-from x2localizer.evaluate.tracking import ARMS, Arm, Tracked, arms_named, degraded
+from x2localizer.evaluate.tracked import ARMS, Arm, Tracked, arms_named
+from x2localizer.evaluate.tracking import degraded
 from x2localizer.evaluate.workers import in_workers
 from x2localizer.sources.roads import Roads
 from x2localizer.town.drive import draw_drive, open_film
@@ -196,7 +198,9 @@ def test_codes_of_a_ride_are_kept(tiny_dataset: Path, tiny_bundle: Bundle, tmp_p
 # The protocol --------------------------------------------------------------------------------------------------------
 
 
-def test_every_arm_follows_every_drive(tiny_dataset: Path, tiny_bundle: Bundle, tmp_path: Path) -> None:
+def test_every_arm_follows_every_drive_once(
+    tiny_dataset: Path, tiny_bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = Path(shutil.copytree(tiny_dataset, tmp_path / "data"))
     data = open_dataset(root)
     rides = tracked_rides(data, "test")
@@ -215,6 +219,13 @@ def test_every_arm_follows_every_drive(tiny_dataset: Path, tiny_bundle: Bundle, 
         assert np.isfinite(tracked.followed.errors_m).all()
         assert tracked.ms_per_step > 0
     by_roads = found.found["sensors, roads"][0]
+    monkeypatch.setattr(tracked_rides_module, "track", None)  # it must not be needed again
+    again = tracking.run_tracking(
+        tiny_bundle, data, "test", tmp_path / "work", foreign=data, settings=FEW, workers=1, most_rides=1
+    )
+    for arm, (one,) in again.found.items():
+        assert np.array_equal(one.followed.errors_m, found.found[arm][0].followed.errors_m)
+        assert one.evidence == found.found[arm][0].evidence
     assert {evidence.has_tiles for evidence in by_roads.evidence} == {False}
     assert np.array_equal(by_roads.followed.errors_m, found.foreign["sensors, roads"][0].followed.errors_m)
 

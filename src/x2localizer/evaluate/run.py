@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 from x2localizer.datasets.dataset import Dataset
 from x2localizer.encoders import open_bundle
 from x2localizer.errors import UserError
-from x2localizer.evaluate import linked_clips, long_range, protocols, tables, tracking, tracking_tables
+from x2localizer.evaluate import linked_clips, long_range, protocols, tables, tracked, tracking, tracking_tables
 from x2localizer.evaluate.embed import Embeddings
 from x2localizer.evaluate.entrants import Entrant, entrants
 from x2localizer.files import write_text
@@ -70,7 +70,7 @@ def run_protocol(
         takes the imagery if there is any.
     keep_first: of rankings files: where an item is listed twice, the first counts.
     foreign, arms, most_rides, workers: of the protocol tracking; see :func:`x2localizer.evaluate.tracking.run_tracking`
-        and :func:`x2localizer.evaluate.tracking.arms_named`.
+        and :func:`x2localizer.evaluate.tracked.arms_named`.
     """
     if protocol == "tracking":
         return _tracking(models, data, split, work, report, foreign, arms, most_rides, workers)
@@ -179,7 +179,7 @@ def _tracking(
         raise UserError("Tracking is measured with one bundle at a time.", "Name one: x2l evaluate town ...")
     bundle = open_bundle(models[0])
     found = tracking.run_tracking(
-        bundle, data, split, work, report, foreign=foreign, arms=tracking.arms_named(arms), most_rides=most_rides,
+        bundle, data, split, work, report, foreign=foreign, arms=tracked.arms_named(arms), most_rides=most_rides,
         workers=workers,
     )  # fmt: skip
     rows = tracking_tables.track_rows(found)

@@ -2,14 +2,12 @@
 
 Each drive is followed on three grounds: the map of all areas, that of its own area alone, and that of all areas but its
 own, where no position is right. Odometry comes from sensors and from video, the map has tiles, roads, or both, in
-turn. Every second drive is fitted on, such that half of the nights are; how well the confidence holds is measured on
-the others.
+turn. How well the confidence holds is measured on each area by a fit without it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -22,7 +20,8 @@ from x2localizer.encoders import Bundle, open_bundle
 from x2localizer.errors import DatasetError
 from x2localizer.evaluate.recordings import Recording, recordings, sources_of, tracked_rides
 from x2localizer.evaluate.track_fit import GROUNDS, Ground, Run, save_confidence
-from x2localizer.evaluate.tracking import Arm, track, tracking_gallery
+from x2localizer.evaluate.tracked import Arm, kept_track
+from x2localizer.evaluate.tracking import tracking_gallery
 from x2localizer.evaluate.workers import in_workers
 from x2localizer.gallery import Gallery, open_gallery
 from x2localizer.gallery.grid import BLOCK
@@ -63,36 +62,30 @@ def calibration_runs(
     if len(gallery.manifest.sources) < 2:
         raise DatasetError("Calibration needs two areas or more: one to be off the map.", "Use another --split.")
     rides = tracked_rides(data, split)[:most_rides]
-    found = recordings(data, rides, sources_of(data, rides), bundle, work, report, step_s=usual.step_s, workers=workers)
-    areas = sorted({recording.area for recording in found})
+    drives = recordings(
+        data, rides, sources_of(data, rides), bundle, work, report, step_s=usual.step_s, workers=workers
+    )
+    areas = sorted({recording.area for recording in drives})
     tasks = [
-        (recording, ground, _arm_in_turn(recording, number + 2 * shift))
-        for area in ["", *areas] for shift, ground in enumerate(GROUNDS) for number, recording in enumerate(found)
+        (recording, ground, arm)
+        for area in ["", *areas] for shift, ground in enumerate(GROUNDS) for number, recording in enumerate(drives)
         if (ground == "all" and not area) or (ground != "all" and recording.area == area)
+        for arm in _arms_in_turn(recording, number + shift)
     ]  # fmt: skip
-    held_out = _held_out(found)
     out: dict[int, Run] = {}
-    arguments = (gallery.address, bundle.root, usual)
+    arguments = (gallery.address, bundle.root, usual, work / "tracked")
     for done, (number, run) in enumerate(in_workers(_follow, tasks, workers, _prepare, arguments), 1):
-        out[number] = replace(run, held_out=run.ride in held_out)
+        out[number] = run
         report("drives", done, len(tasks))
     return [out[number] for number in sorted(out)]
-
-
-def _held_out(found: Sequence[Recording]) -> set[str]:
-    """Every second ride of an area; of the first area those from the second on, of the next those from the first."""
-    out = set()
-    for start, area in enumerate(sorted({recording.area for recording in found})):
-        own = sorted(recording.ride.ride_id for recording in found if recording.area == area)
-        out |= set(own[(start + 1) % 2 :: 2])
-    return out
 
 
 _stage: dict[str, object] = {}
 
 
-def _prepare(address: str, bundle: Path, settings: TrackSettings) -> None:
-    _stage.update(gallery=open_gallery(address), bundle=open_bundle(bundle, threads=1, verify=False), settings=settings)
+def _prepare(address: str, bundle: Path, settings: TrackSettings, kept: Path) -> None:
+    encoder = open_bundle(bundle, threads=1, verify=False)
+    _stage.update(gallery=open_gallery(address), bundle=encoder, settings=settings, kept=kept)
     _map.cache_clear()
 
 
@@ -121,20 +114,24 @@ def area_box(gallery: Gallery, area: str) -> BoxPrior:
 
 def _follow(task: tuple[Recording, Ground, Arm]) -> Run:
     recording, ground, arm = task
-    bundle, settings = _stage["bundle"], _stage["settings"]
+    gallery, bundle, settings, kept = (_stage[name] for name in ("gallery", "bundle", "settings", "kept"))
+    assert isinstance(gallery, Gallery)
     assert isinstance(bundle, Bundle)
     assert isinstance(settings, TrackSettings)
-    track_map = _map(ground, "" if ground == "all" else recording.area)
-    (tracked,) = track(recording, arm, track_map, bundle, settings, UNFITTED).values()
+    assert isinstance(kept, Path)
+    area = "" if ground == "all" else recording.area
+    name = f"{Path(gallery.address).name}{'' if ground == 'all' else f' {ground} {area}'}"
+    track_map = _map(ground, area)
+    (tracked,) = kept_track(kept, name, recording, arm, track_map, bundle, settings, UNFITTED).values()
     right = tracked.followed.right & (ground != "off")
-    return Run(recording.ride.ride_id, False, recording.night, ground, arm, tracked.evidence, right)
+    return Run(recording.ride.ride_id, recording.area, recording.night, ground, arm, tracked.evidence, right)
 
 
-def _arm_in_turn(recording: Recording, number: int) -> Arm:
-    """What a drive is followed with: one of all arms, in turn, as all of them on all grounds would take hours."""
+def _arms_in_turn(recording: Recording, number: int) -> list[Arm]:
+    """What a drive is followed with: a third of all arms, in turn, as all of them on all grounds would take hours."""
     maps = ((True, True), (False, True), (True, False))
     every = [Arm(source, *pair) for pair in maps for source in recording.odometry]
-    return every[number % len(every)]
+    return every[number % len(maps) :: len(maps)]
 
 
 def calibrate_track(

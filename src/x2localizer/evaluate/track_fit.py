@@ -12,7 +12,7 @@ import numpy as np
 from x2localizer.config import TrackSettings
 from x2localizer.errors import UserError
 from x2localizer.evaluate.tables import markdown
-from x2localizer.evaluate.tracking import Arm
+from x2localizer.evaluate.tracked import Arm
 from x2localizer.localize.confidence import fit, reliability
 from x2localizer.localize.track.confidence import TrackConfidence, track_features
 from x2localizer.types import Bools, Floats, Ints, TrackEvidence
@@ -27,6 +27,7 @@ INDEPENDENT = 20.0
 """What the frames of one drive count together: neighbouring ones say the same."""
 LEAST_SURE = 0.9
 """The threshold is not lower than this, however well guesses can be told apart on few drives."""
+LEAST_RIDES = 4
 NEVER = 1.0
 """The threshold if none is good enough."""
 
@@ -35,13 +36,12 @@ NEVER = 1.0
 class Run:
     """A drive that was followed once.
 
-    ride: its name.
-    held_out: whether it is kept for measuring.
+    ride, area: its name, and where it is.
     evidence, right: behind each guess, and whether it is within 80 m; off the map none is.
     """
 
     ride: str
-    held_out: bool
+    area: str
     night: bool
     ground: Ground
     arm: Arm
@@ -60,48 +60,60 @@ class Rows:
     right: (q,).
     off: whether the frame is off the map, (q,).
     counts: how much each counts: runs count alike, (q,).
-    ride, group: numbers of the ride, and of the kind of map, (q,).
+    area, group: numbers of the area, and of the kind of map, (q,).
     """
 
     features: Floats
     right: Bools
     off: Bools
     counts: Floats
-    ride: Ints
+    area: Ints
     group: Ints
 
     @staticmethod
     def of(runs: Sequence[Run]) -> Rows:
         """All frames of some runs."""
         sizes = [len(run.right) for run in runs]
-        rides = {name: number for number, name in enumerate(sorted({run.ride for run in runs}))}
+        areas = {name: number for number, name in enumerate(sorted({run.area for run in runs}))}
         return Rows(
             np.array([track_features(evidence) for run in runs for evidence in run.evidence]),
             np.concatenate([run.right for run in runs]), np.repeat([run.ground == "off" for run in runs], sizes),
             np.repeat([INDEPENDENT / size for size in sizes], sizes),
-            np.repeat([rides[run.ride] for run in runs], sizes), np.repeat([run.arm.roads for run in runs], sizes) + 0,
+            np.repeat([areas[run.area] for run in runs], sizes), np.repeat([run.arm.roads for run in runs], sizes) + 0,
         )  # fmt: skip
 
 
-def fit_confidence(runs: Sequence[Run], settings: TrackSettings, fitted_on: str) -> TrackConfidence:
-    """The confidence of runs that are not held out.
+@dataclass(frozen=True, slots=True, eq=False)
+class Fit:
+    """A confidence, and how it does on ground that it was not fitted on.
 
-    The threshold is chosen by probabilities that each ride gets from a fit without it, and holds for maps with roads
+    elsewhere: the probability of each frame by a fit without its area, (q,).
+    """
+
+    confidence: TrackConfidence
+    rows: Rows
+    elsewhere: Floats
+
+
+def fit_confidence(runs: Sequence[Run], settings: TrackSettings, fitted_on: str) -> Fit:
+    """The confidence of all runs.
+
+    The threshold is chosen by probabilities that each area gets from a fit without it, and holds for maps with roads
     and for maps without.
     """
-    rows = Rows.of([run for run in runs if not run.held_out])
-    own = np.zeros(len(rows.right))
-    for ride in np.unique(rows.ride):
-        others, these = rows.ride != ride, rows.ride == ride
-        own[these] = _probability(
+    rows = Rows.of(runs)
+    elsewhere = np.zeros(len(rows.right))
+    for area in np.unique(rows.area):
+        others, these = rows.area != area, rows.area == area
+        elsewhere[these] = _probability(
             fit(rows.features[others], rows.right[others], counts=rows.counts[others]), rows.features[these]
         )
     thresholds = [
-        choose_threshold(own[part], rows.right[part], rows.off[part], rows.counts[part])
+        choose_threshold(elsewhere[part], rows.right[part], rows.off[part], rows.counts[part])
         for part in (rows.group == group for group in np.unique(rows.group))
     ]
     weights = fit(rows.features, rows.right, counts=rows.counts)
-    return TrackConfidence(weights, max(LEAST_SURE, *thresholds), fitted_on, settings)
+    return Fit(TrackConfidence(weights, max(LEAST_SURE, *thresholds), fitted_on, settings), rows, elsewhere)
 
 
 def _probability(weights: Sequence[float], features: Floats) -> Floats:
@@ -123,38 +135,31 @@ def choose_threshold(probability: Floats, right: Bools, off: Bools, counts: Floa
 # Reporting -----------------------------------------------------------------------------------------------------------
 
 
-def held_out_lines(confidence: TrackConfidence, runs: Sequence[Run]) -> list[str]:
-    """How well a confidence holds on rides that it was not fitted on."""
-    held = [run for run in runs if run.held_out]
-    rows = Rows.of(held)
-    p = _probability(confidence.weights, rows.features)
-    on = ~rows.off
-    text = markdown(
-        ["odometry, map and light", "within 80 m", "sure", "of these right", "sure off the map"],
-        (_line(confidence, [run for run in held if (run.arm, run.night) == (arm, night)], arm, night)
-         for arm in dict.fromkeys(run.arm for run in held) for night in sorted({run.night for run in held})),
-    )  # fmt: skip
+def report_lines(found: Fit, runs: Sequence[Run]) -> list[str]:
+    """How well a confidence holds in areas that it was not fitted on."""
+    rows, p = found.rows, found.elsewhere
+    on, sure = ~rows.off, p >= found.confidence.threshold
+    ends = np.cumsum([len(run.right) for run in runs])
+    arms = dict.fromkeys(run.arm for run in runs)
+    table = []
+    for arm in arms:
+        for night in sorted({run.night for run in runs}):
+            chosen = np.zeros(len(p), np.bool_)
+            for run, end in zip(runs, ends, strict=True):
+                chosen[end - len(run.right) : end] = run.arm == arm and run.night == night
+            shares = (rows.right[on & chosen], sure[on & chosen], rows.right[sure & on & chosen], sure[~on & chosen])
+            table.append((f"{arm.name}, {'night' if night else 'day'}", *(_percent(share) for share in shares)))
     curve = markdown(
         ["confidence", "within 80 m", "frames"],
         ((f"{mean:.2f}", f"{share:.2f}", f"{count:,}") for mean, share, count in reliability(p, rows.right)),
     )
-    sure = p >= confidence.threshold
     return [
-        f"fitted on {confidence.fitted_on}; sure from a confidence of {confidence.threshold:.4f}",
-        f"on {len({run.ride for run in held})} other drives: {_percent(rows.right[on])} within 80 m, "
-        f"{_percent(sure[on])} sure, of these {_percent(rows.right[sure & on])} right; "
-        f"{_percent(sure[~on])} sure off the map",
-        text, "", curve,
+        f"fitted on {found.confidence.fitted_on}; sure from a confidence of {found.confidence.threshold:.4f}",
+        f"each area by a fit without it: {_percent(rows.right[on])} within 80 m, {_percent(sure[on])} sure, of these "
+        f"{_percent(rows.right[sure & on])} right; {_percent(sure[~on])} sure off the map",
+        markdown(["odometry, map and light", "within 80 m", "sure", "of these right", "sure off the map"], table),
+        "", curve,
     ]  # fmt: skip
-
-
-def _line(confidence: TrackConfidence, runs: Sequence[Run], arm: Arm, night: bool) -> tuple[str, ...]:
-    if not runs:
-        return (f"{arm.name}, {'night' if night else 'day'}", *["-"] * 4)
-    rows = Rows.of(runs)
-    on, sure = ~rows.off, _probability(confidence.weights, rows.features) >= confidence.threshold
-    shares = (rows.right[on], sure[on], rows.right[sure & on], sure[~on])
-    return (f"{arm.name}, {'night' if night else 'day'}", *(_percent(share) for share in shares))
 
 
 def _percent(flags: Bools) -> str:
@@ -168,11 +173,13 @@ def save_confidence(
     lines: list[str] = []
     for tiles, path, title in ((True, out, "with tiles"), (False, roads_out, "roads alone")):
         chosen = [run for run in runs if run.arm.tiles == tiles]
-        rides = {held_out: {run.ride for run in chosen if run.held_out == held_out} for held_out in (False, True)}
-        if len(rides[False]) < 2 or not rides[True]:
-            raise UserError("There are too few drives to calibrate on.", "Use a dataset with 4 long drives or more.")
-        confidence = fit_confidence(chosen, settings, f"{len(rides[False])} drives of a {split} split, {title}")
+        rides = {run.ride for run in chosen}
+        if len(rides) < LEAST_RIDES or len({run.area for run in chosen}) < 2:
+            raise UserError(
+                "There are too few drives to calibrate on.", "Use a dataset with 4 long drives or more in two areas."
+            )
+        found = fit_confidence(chosen, settings, f"{len(rides)} drives of a {split} split, {title}")
         if path is not None:
-            confidence.save(path)
-        lines += [f"{title}:", *held_out_lines(confidence, chosen), ""]
+            found.confidence.save(path)
+        lines += [f"{title}:", *report_lines(found, chosen), ""]
     return lines

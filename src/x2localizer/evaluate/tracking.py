@@ -7,7 +7,6 @@ whose ground is not in the gallery, show how often a tracker is sure where it ca
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -18,127 +17,24 @@ import numpy as np
 from x2localizer import geo
 from x2localizer.config import TrackSettings
 from x2localizer.datasets.dataset import Dataset
-from x2localizer.encoders import Bundle, Encoder, open_bundle
-from x2localizer.errors import ConfigError, DatasetError
-from x2localizer.evaluate.long_range import Followed, Ride, split_gallery
-from x2localizer.evaluate.recordings import SOURCES, Recording, Source, recordings, sources_of, tracked_rides
+from x2localizer.encoders import Bundle, open_bundle
+from x2localizer.errors import DatasetError
+from x2localizer.evaluate.long_range import Ride, split_gallery
+from x2localizer.evaluate.recordings import Recording, Source, recordings, sources_of, tracked_rides
+from x2localizer.evaluate.tracked import ARMS, Arm, Tracked, kept_track
 from x2localizer.evaluate.workers import in_workers
 from x2localizer.gallery import Gallery, index_roads, open_gallery
-from x2localizer.localize.summary import error_m
-from x2localizer.localize.track.confidence import TrackConfidence
+from x2localizer.localize.track.confidence import track_confidence
 from x2localizer.localize.track.fields import RoadField
-from x2localizer.localize.track.tracker import Tracker, TrackMap, second_pass
+from x2localizer.localize.track.tracker import TrackMap
 from x2localizer.sources.roads import Roads
-from x2localizer.types import Fix, Position, Progress, TrackEvidence
+from x2localizer.types import Progress
 
 MISSING_SHARE = 0.1
 """Share of the roads that a degraded map lacks."""
 MOVED_M = 5.0
 """How far the roads of a degraded map are moved, all in the same direction."""
 SEED = 42
-SMOOTHED = ", smoothed"
-
-
-@dataclass(frozen=True, slots=True)
-class Arm:
-    """One way to follow a drive.
-
-    source: of the odometry.
-    tiles, roads: what of the map is used.
-    degraded: some roads are missing, and all are moved.
-    smoothed: fixes know the whole drive, by a second pass that goes back from its end.
-    """
-
-    source: Source = "sensors"
-    tiles: bool = True
-    roads: bool = True
-    degraded: bool = False
-    smoothed: bool = False
-
-    @property
-    def name(self) -> str:
-        """As in the tables."""
-        ground = "tiles and roads" if self.tiles and self.roads else "tiles" if self.tiles else "roads"
-        if self.degraded:
-            ground = ground.replace("roads", "degraded roads")
-        return f"{self.source}, {ground}{SMOOTHED if self.smoothed else ''}"
-
-    def settings(self, usual: TrackSettings) -> TrackSettings:
-        """The tracker's settings."""
-        return usual.model_copy(update={"use_tiles": self.tiles, "use_roads": self.roads})
-
-
-ARMS = (
-    *(Arm(source, tiles, roads) for tiles, roads in ((True, True), (True, False), (False, True)) for source in SOURCES),
-    Arm(degraded=True),
-    Arm(smoothed=True),
-)
-
-
-def arms_named(names: Sequence[str] = ()) -> tuple[Arm, ...]:
-    """The arms of some names, or that have a text such as "video" in their name; all of them without names."""
-    chosen: set[Arm] = set()
-    for name in names:
-        exact = {arm for arm in ARMS if arm.name == name}
-        found = exact or {arm for arm in ARMS if name in arm.name}
-        if not found:
-            raise ConfigError(f"There is no arm '{name}'.", f"They are: {'; '.join(arm.name for arm in ARMS)}.")
-        chosen |= found
-    return tuple(arm for arm in ARMS if arm in chosen or not names)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Tracked:
-    """A ride as a tracker followed it.
-
-    followed: errors, confidence and whether it was sure, by frame.
-    evidence: behind each fix.
-    ms_per_step: processor time for one second of driving; without encoding.
-    poses: in the belief, the median over frames.
-    """
-
-    followed: Followed
-    evidence: tuple[TrackEvidence, ...]
-    ms_per_step: float
-    poses: float
-
-
-# One ride ------------------------------------------------------------------------------------------------------------
-
-
-def track(
-    recording: Recording, arm: Arm, track_map: TrackMap, encoder: Encoder | None, settings: TrackSettings,
-    confidence: TrackConfidence | None = None, *, smooth: bool = False,
-) -> dict[str, Tracked]:  # fmt: skip
-    """A ride by one arm, by name of the arm; with ``smooth`` also by the arm that is smoothed."""
-    odometry = recording.odometry[arm.source]
-    tracker = Tracker(
-        track_map, encoder if arm.tiles else None, arm.settings(settings), scale_sd=odometry.scale_sd,
-        bias_sd_deg_s=odometry.bias_sd_deg_s, confidence=confidence,
-    )  # fmt: skip
-    fixes, poses = [], []
-    start = time.process_time()
-    for number, (time_s, movements) in enumerate(zip(recording.ride.times_s, odometry.movements, strict=True)):
-        code = recording.codes[number]
-        seen = arm.tiles and bool(np.isfinite(code).all())
-        fixes.append(tracker.advance(number, float(time_s), movements, code if seen else None))
-        poses.append(tracker.belief.poses.shape[1])
-    ms = 1000 * (time.process_time() - start) / len(fixes)
-    truth, middle = recording.ride.truth, float(np.median(poses))
-    out = {arm.name: _tracked(fixes, truth, ms, middle)}
-    if smooth:
-        both = second_pass(tracker, fixes)
-        ms = 1000 * (time.process_time() - start) / len(fixes)
-        out[replace(arm, smoothed=True).name] = _tracked(both, truth, ms, middle)
-    return out
-
-
-def _tracked(fixes: Sequence[Fix], truth: Sequence[Position], ms: float, poses: float) -> Tracked:
-    errors = np.array([error_m(fix, place) for fix, place in zip(fixes, truth, strict=True)])
-    confidence = np.array([fix.confidence for fix in fixes])
-    sure = np.array([fix.position is not None for fix in fixes], np.bool_)
-    evidence = tuple(fix.evidence for fix in fixes if isinstance(fix.evidence, TrackEvidence))
-    return Tracked(Followed(errors, confidence, sure), evidence, ms, poses)
 
 
 # The map -------------------------------------------------------------------------------------------------------------
@@ -220,7 +116,7 @@ def run_tracking(
     ]
     out: dict[str, list[Tracked | None]] = {arm.name: [None] * len(every) for arm in ARMS}
     place = {id(recording): number for number, recording in enumerate(every)}
-    arguments = (gallery.address, bundle.root, usual)
+    arguments = (gallery.address, bundle.root, usual, work / "tracked")
     for done, (number, tracked) in enumerate(in_workers(_follow, tasks, workers, _prepare, arguments), 1):
         for name, result in tracked.items():
             out[name][place[id(tasks[number].recording)]] = result
@@ -269,13 +165,14 @@ class _Stage:
     address: str = ""
     bundle: Path = Path()
     settings: TrackSettings | None = None
+    kept: Path = Path()
 
 
 _stage = _Stage()
 
 
-def _prepare(address: str, bundle: Path, settings: TrackSettings) -> None:
-    _stage.address, _stage.bundle, _stage.settings = address, bundle, settings
+def _prepare(address: str, bundle: Path, settings: TrackSettings, kept: Path) -> None:
+    _stage.address, _stage.bundle, _stage.settings, _stage.kept = address, bundle, settings, kept
     _maps.cache_clear()
     _encoder.cache_clear()
 
@@ -291,5 +188,10 @@ def _encoder() -> Bundle:
 
 
 def _follow(task: _Task) -> dict[str, Tracked]:
-    assert _stage.settings is not None
-    return track(task.recording, task.arm, _maps(task.arm.degraded), _encoder(), _stage.settings, smooth=task.smooth)
+    arm, usual = task.arm, _stage.settings
+    assert usual is not None
+    confidence = track_confidence(_stage.bundle if arm.tiles else None, arm.settings(usual))
+    return kept_track(
+        _stage.kept, Path(_stage.address).name, task.recording, arm, _maps(arm.degraded), _encoder(), usual, confidence,
+        smooth=task.smooth,
+    )  # fmt: skip

@@ -10,7 +10,8 @@ import numpy as np
 
 from x2localizer.evaluate.long_range import Curve, Ride, curve, median_first_s
 from x2localizer.evaluate.tables import markdown
-from x2localizer.evaluate.tracking import Results, Tracked
+from x2localizer.evaluate.tracked import Tracked
+from x2localizer.evaluate.tracking import Results
 from x2localizer.localize.confidence import reliability
 from x2localizer.metrics import bootstrap_interval
 from x2localizer.types import Bools, Floats

@@ -206,7 +206,7 @@ class Tracker:
         self._note_jump(found, movements)
         evidence = self._evidence(found)
         fix = self._fix(index, time_s, found, evidence, movements)
-        self._search_if_in_doubt(fix, found.share, time_s)
+        self._search_if_in_doubt(found.share, time_s)
         return fix
 
     def _searched_too(
@@ -230,7 +230,7 @@ class Tracker:
         state.searched_s = state.last_s
         return other
 
-    def _search_if_in_doubt(self, fix: Fix, share: float, time_s: float) -> None:
+    def _search_if_in_doubt(self, share: float, time_s: float) -> None:
         """Start a search while the belief is in doubt, and give it up when it has taken too long."""
         s, state = self.settings, self._state
         self._searched = False
@@ -241,8 +241,12 @@ class Tracker:
                 state.searched_s = time_s
             return
         since = state.searched_s if state.searched_s is not None else state.start_s
-        sure = (fix.confidence if self.confidence.calibrated else share) >= s.search_below
-        if sure or since is None or abs(time_s - since) < s.search_pause_s or state.driven_m < FIRST_SEARCH_M:
+        if (
+            share >= s.search_below
+            or since is None
+            or abs(time_s - since) < s.search_pause_s
+            or state.driven_m < FIRST_SEARCH_M
+        ):
             return
         self._search = _Search(self._new_belief(), time_s)
         self._searched = True

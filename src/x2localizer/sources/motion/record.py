@@ -87,7 +87,7 @@ class MotionRecord:
     def of_rates(
         times_s: Floats, speeds_m_s: Floats | None, yaw_rates_deg_s: Floats | None, *,
         speed_sd_m_s: float | Floats = 0.3, yaw_sd_deg_s: float | Floats = 0.3, scale_sd: float = 0.03,
-        bias_sd_deg_s: float = 0.1, start_time: datetime | None = None,
+        bias_sd_deg_s: float = 0.2, start_time: datetime | None = None,
     ) -> MotionRecord:  # fmt: skip
         """Integrate speeds and yaw rates (n,) that were measured at some times; None for what was not measured.
 

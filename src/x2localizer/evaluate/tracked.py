@@ -1,0 +1,193 @@
+"""One long drive, followed by the tracker in one way, and kept for the next run.
+
+Following all drives in all ways takes an hour. What one drive gave is kept in a file that is named after everything it
+follows from: the drive, the map, the settings, and the sources of the tracker. The confidence is worked out when a file
+is read, so a new one does not make the drives be followed again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, fields, replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from x2localizer.config import TrackSettings
+from x2localizer.encoders import Encoder
+from x2localizer.errors import ConfigError
+from x2localizer.evaluate.long_range import Followed
+from x2localizer.evaluate.recordings import SOURCES, Recording, Source
+from x2localizer.files import atomic_path
+from x2localizer.localize import track as track_package
+from x2localizer.localize.summary import error_m
+from x2localizer.localize.track.confidence import TrackConfidence
+from x2localizer.localize.track.tracker import Tracker, TrackMap, second_pass
+from x2localizer.types import Fix, Floats, Position, TrackEvidence
+
+SMOOTHED = ", smoothed"
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One way to follow a drive.
+
+    source: of the odometry.
+    tiles, roads: what of the map is used.
+    degraded: some roads are missing, and all are moved.
+    smoothed: fixes know the whole drive, by a second pass that goes back from its end.
+    """
+
+    source: Source = "sensors"
+    tiles: bool = True
+    roads: bool = True
+    degraded: bool = False
+    smoothed: bool = False
+
+    @property
+    def name(self) -> str:
+        """As in the tables."""
+        ground = "tiles and roads" if self.tiles and self.roads else "tiles" if self.tiles else "roads"
+        if self.degraded:
+            ground = ground.replace("roads", "degraded roads")
+        return f"{self.source}, {ground}{SMOOTHED if self.smoothed else ''}"
+
+    def settings(self, usual: TrackSettings) -> TrackSettings:
+        """The tracker's settings."""
+        return usual.model_copy(update={"use_tiles": self.tiles, "use_roads": self.roads})
+
+
+ARMS = (
+    *(Arm(source, tiles, roads) for tiles, roads in ((True, True), (True, False), (False, True)) for source in SOURCES),
+    Arm(degraded=True),
+    Arm(smoothed=True),
+)
+
+
+def arms_named(names: Sequence[str] = ()) -> tuple[Arm, ...]:
+    """The arms of some names, or that have a text such as "video" in their name; all of them without names."""
+    chosen: set[Arm] = set()
+    for name in names:
+        exact = {arm for arm in ARMS if arm.name == name}
+        found = exact or {arm for arm in ARMS if name in arm.name}
+        if not found:
+            raise ConfigError(f"There is no arm '{name}'.", f"They are: {'; '.join(arm.name for arm in ARMS)}.")
+        chosen |= found
+    return tuple(arm for arm in ARMS if arm in chosen or not names)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tracked:
+    """A ride as a tracker followed it.
+
+    followed: errors, confidence and whether it was sure, by frame.
+    evidence: behind each fix.
+    ms_per_step: processor time for one second of driving; without encoding.
+    poses: in the belief, the median over frames.
+    """
+
+    followed: Followed
+    evidence: tuple[TrackEvidence, ...]
+    ms_per_step: float
+    poses: float
+
+
+# Following -----------------------------------------------------------------------------------------------------------
+
+
+def track(
+    recording: Recording, arm: Arm, track_map: TrackMap, encoder: Encoder | None, settings: TrackSettings,
+    confidence: TrackConfidence | None = None, *, smooth: bool = False,
+) -> dict[str, Tracked]:  # fmt: skip
+    """A ride by one arm, by name of the arm; with ``smooth`` also by the arm that is smoothed."""
+    odometry = recording.odometry[arm.source]
+    tracker = Tracker(
+        track_map, encoder if arm.tiles else None, arm.settings(settings), scale_sd=odometry.scale_sd,
+        bias_sd_deg_s=odometry.bias_sd_deg_s, confidence=confidence,
+    )  # fmt: skip
+    fixes, poses = [], []
+    start = time.process_time()
+    for number, (time_s, movements) in enumerate(zip(recording.ride.times_s, odometry.movements, strict=True)):
+        code = recording.codes[number]
+        seen = arm.tiles and bool(np.isfinite(code).all())
+        fixes.append(tracker.advance(number, float(time_s), movements, code if seen else None))
+        poses.append(tracker.belief.poses.shape[1])
+    ms = 1000 * (time.process_time() - start) / len(fixes)
+    truth, middle = recording.ride.truth, float(np.median(poses))
+    out = {arm.name: _tracked(fixes, truth, ms, middle)}
+    if smooth:
+        both = second_pass(tracker, fixes)
+        ms = 1000 * (time.process_time() - start) / len(fixes)
+        out[replace(arm, smoothed=True).name] = _tracked(both, truth, ms, middle)
+    return out
+
+
+def _tracked(fixes: Sequence[Fix], truth: Sequence[Position], ms: float, poses: float) -> Tracked:
+    errors = np.array([error_m(fix, place) for fix, place in zip(fixes, truth, strict=True)])
+    confidence = np.array([fix.confidence for fix in fixes])
+    sure = np.array([fix.position is not None for fix in fixes], np.bool_)
+    evidence = tuple(fix.evidence for fix in fixes if isinstance(fix.evidence, TrackEvidence))
+    return Tracked(Followed(errors, confidence, sure), evidence, ms, poses)
+
+
+# Keeping -------------------------------------------------------------------------------------------------------------
+
+
+def kept_track(
+    folder: Path, ground: str, recording: Recording, arm: Arm, track_map: TrackMap, encoder: Encoder | None,
+    settings: TrackSettings, confidence: TrackConfidence, *, smooth: bool = False,
+) -> dict[str, Tracked]:  # fmt: skip
+    """The same as :func:`track`, read from a file in the folder if this was done before.
+
+    ground: a name for the map and everything on it.
+    """
+    arms = [arm, *([replace(arm, smoothed=True)] if smooth else [])]
+    paths = {one.name: folder / f"{_key(ground, recording, one, settings, confidence)}.npz" for one in arms}
+    if not all(path.is_file() for path in paths.values()):
+        for name, tracked in track(recording, arm, track_map, encoder, settings, confidence, smooth=smooth).items():
+            _save(paths[name], tracked)
+    return {name: _load(path, confidence) for name, path in paths.items()}
+
+
+def _key(ground: str, recording: Recording, arm: Arm, settings: TrackSettings, confidence: TrackConfidence) -> str:
+    parts = [ground, recording.ride.ride_id, arm.name, settings.model_dump_json(), _sources()]
+    if arm.smoothed:  # which of two fixes counts depends on the confidence
+        parts.append(repr((confidence.weights, confidence.threshold)))
+    digest = hashlib.sha256("|".join(parts).encode())
+    if arm.tiles:
+        digest.update(np.nan_to_num(recording.codes).tobytes())
+    odometry = recording.odometry[arm.source]
+    moved = [(m.end_s, m.distance_m, m.turn_deg) for movements in odometry.movements for m in movements]
+    digest.update(np.array(moved, np.float64).tobytes())
+    return digest.hexdigest()[:20]
+
+
+@cache
+def _sources() -> str:
+    """A short name for the sources of the tracker: another tracker follows a drive in another way."""
+    files = sorted(Path(track_package.__path__[0]).glob("*.py"))
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
+
+
+def _save(path: Path, tracked: Tracked) -> None:
+    evidence = np.array([astuple(one) for one in tracked.evidence], np.float64)
+    with atomic_path(path) as target, target.open("wb") as file:
+        np.savez(file, errors_m=tracked.followed.errors_m, evidence=evidence, cost=[tracked.ms_per_step, tracked.poses])
+
+
+def _load(path: Path, confidence: TrackConfidence) -> Tracked:
+    with np.load(path, allow_pickle=False) as arrays:
+        errors, rows, (ms, poses) = arrays["errors_m"], arrays["evidence"], arrays["cost"]
+    evidence = tuple(_evidence(row) for row in rows)
+    probability = np.array([confidence.probability(one) for one in evidence])
+    return Tracked(
+        Followed(errors, probability, probability >= confidence.threshold), evidence, float(ms), float(poses)
+    )
+
+
+def _evidence(row: Floats) -> TrackEvidence:
+    values = dict(zip((one.name for one in fields(TrackEvidence)), row.tolist(), strict=True))
+    return TrackEvidence(**{**values, "has_tiles": bool(values["has_tiles"]), "has_roads": bool(values["has_roads"])})
