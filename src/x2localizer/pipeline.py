@@ -61,7 +61,7 @@ def localize_video(
     out: str | Path = "track",
     settings: Settings | None = None,
     *,
-    method: Method = "track",
+    method: Method | None = None,
     odometry: MotionRecord | str | Path | None = None,
     camera: CameraProfile | None = None,
     live: bool = False,
@@ -75,6 +75,7 @@ def localize_video(
 
     gallery, encoder: open ones, or where they are; the encoder must have made the gallery. Roads alone need none.
     settings: those of the method; see :class:`x2localizer.config.TrackSettings` and ``LocalizeSettings``.
+    method: "track" or "window"; by default the one that the settings are for, and "track" without any.
     odometry: recorded motion, or a file of it, with times that count from the start of the video; by default the
         camera's movement is measured in the video.
     camera: of the video, to measure its movement.
@@ -84,6 +85,7 @@ def localize_video(
     prior: what is known in advance of where the camera is.
     formats: which files to write, such as ("gpx", "report"); all by default.
     """
+    method = method or ("window" if isinstance(settings, LocalizeSettings) else "track")
     _check_settings(method, settings)
     opened = open_gallery(gallery) if isinstance(gallery, str | Path) else gallery
     name = Path(str(video)).stem

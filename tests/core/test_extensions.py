@@ -43,6 +43,7 @@ EXTENSIONS = Path(__file__).parent.parent / "extensions"
 def _added(registry: Registry[Any], package: str, folder: str) -> Iterator[None]:
     """A package with one more file in it."""
     module = import_module(package)
+    registry.names()  # imports what the package has by itself
     before = dict(registry._classes)
     module.__path__.append(str(EXTENSIONS / folder))
     try:
