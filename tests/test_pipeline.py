@@ -143,7 +143,7 @@ def test_what_cannot_work_is_a_clear_error(
     with pytest.raises(GalleryError, match="no tiles"):
         localize_video(video, driven.gallery, tiny_bundle, tmp_path, method="window")
     with pytest.raises(ConfigError, match="not settings of the method"):
-        localize_video(video, gallery, tiny_bundle, tmp_path, LocalizeSettings())
+        localize_video(video, gallery, tiny_bundle, tmp_path, LocalizeSettings(), method="track")
     with pytest.raises(ConfigError, match="not settings of the method"):
         localize_video(video, gallery, tiny_bundle, tmp_path, TrackSettings(), method="window")
     with pytest.raises(ConfigError, match="no method 'tracking'"):
