@@ -60,6 +60,13 @@ def test_cars_move_as_cars_do(town: Town, drives: list[Drive]) -> None:
         assert bends.max() < 1.0 / CAR_LIMITS.turning_circle_m
 
 
+def test_a_car_does_not_slow_down_because_its_lane_ends(drives: list[Drive]) -> None:
+    for drive in drives:
+        times = drive.duration_s - np.arange(10)[::-1] * 0.05
+        rates = np.abs(np.diff(drive.speeds(times))) / 0.05
+        assert rates.max() < 1.1 * CAR_LIMITS.along_m_s2
+
+
 def test_cars_turn(drives: list[Drive]) -> None:
     turned = [np.ptp(np.unwrap(drive.places(TIMES)[2])) for drive in drives]
     assert sum(angle > np.radians(50) for angle in turned) >= 3

@@ -261,7 +261,7 @@ def _sampled(speed: Floats, dwell: Floats) -> tuple[Floats, Floats]:
     seconds = _step_times(speed)
     leaves = np.concatenate([[0.0], np.cumsum(seconds + dwell[1:])]) + dwell[0]  # when each point is left
     arrives = leaves - dwell
-    times = np.arange(0.0, leaves[-1] + SAMPLE_S, SAMPLE_S)
+    times = np.append(np.arange(0.0, leaves[-1] - 1e-3, SAMPLE_S), leaves[-1])  # a sample past the end would slow it
     k = np.clip(np.searchsorted(leaves, times, "right") - 1, 0, len(seconds) - 1)
     since = np.clip(times - leaves[k], 0.0, seconds[k])
     gain = (speed[k + 1] - speed[k]) / seconds[k]
