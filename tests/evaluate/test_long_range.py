@@ -113,9 +113,11 @@ def test_the_protocol_from_the_command_line(tiny_dataset: Path, tiny_bundle: Bun
     out = tmp_path / "long"
     words = ["evaluate", str(tiny_bundle.root), "--protocol", "long-range", "--data", str(tiny_dataset)]
     words += ["--work", str(tmp_path / "work"), "--out", str(out)]
-    run = CliRunner().invoke(app, words)
+    run = CliRunner().invoke(app, [*words, "--arms", "sensors, roads", "--rides", "1"])
     assert run.exit_code == 0, run.output
     values = json.loads((out / "results.json").read_text(encoding="utf-8"))
+    assert [row["arm"] for row in values["tracking"]["rows"]] == ["sensors, roads"]
+    assert "| sensors, roads |" in run.output
     ours = ["SWRL", "once", "SWRL, 1 frame", "SWRL, 5 s", "SWRL, 20 s"]
     assert [row["arm"] for row in values["rows"]] == ours + [f"{arm}, as in the paper" for arm in ours]
     assert "SWRL, 5 s, as in the paper over once, as in the paper" in values["gains"]
@@ -126,9 +128,10 @@ def test_the_protocol_from_the_command_line(tiny_dataset: Path, tiny_bundle: Bun
     assert (out / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert "after the first region is left" in run.output
     assert "after the first region is left" in (out / "table.md").read_text(encoding="utf-8")
-    two = CliRunner().invoke(app, [*words, str(tiny_bundle.root)])
+    two = CliRunner().invoke(app, [*words, str(tiny_bundle.root), "--no-tracking"])
     assert two.exit_code == 0, two.output
     values = json.loads((out / "results.json").read_text(encoding="utf-8"))
+    assert "tracking" not in values
     garet = "GAReT's objective, as in the paper"
     assert [row["arm"] for row in values["rows"][10:]] == [f"SWRL, {garet}", f"once, {garet}"]
     assert f"SWRL, {garet} over once, {garet}" in values["gains"]

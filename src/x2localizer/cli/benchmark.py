@@ -86,7 +86,8 @@ def _measure(data: Path, foreign: Path, runs: Path, results: Path, work: Path, a
             with progress_bar("encoding") as progress:
                 result = run_protocol(
                     name, models, open_dataset(data), "test", work,
-                    lambda what, done, total: progress(done, total, what), gallery=gallery, foreign=elsewhere,
+                    lambda what, done, total: progress(done, total, what), gallery=gallery, tracked=False,
+                    foreign=elsewhere,
                 )  # fmt: skip
             folder = results / (f"{name}-dataset" if gallery == "dataset" else name)
             result.save(folder, measured({"protocol": name, "split": "test", **result.values}))

@@ -25,6 +25,9 @@ def evaluate(
         Literal["auto", "imagery", "dataset"],
         typer.Option(help="long-range: the split's imagery, or the dataset's own regions and tiles."),
     ] = "auto",
+    tracked: Annotated[
+        bool, typer.Option("--tracking/--no-tracking", help="long-range: also measure tracking by odometry.")
+    ] = True,
     keep_first: Annotated[
         bool, typer.Option("--keep-first", help="Rankings files: of an item that is listed twice, the first counts.")
     ] = False,
@@ -45,8 +48,8 @@ def evaluate(
 
     coarse: which region holds the video, given its first 1, 2, 4 and 8 keyframes? With the paper's claims about the
     first run. fine: then each frame among the tiles of the 10 best regions. random-start: the same from anywhere in the
-    video. long-range: drives that leave their first region, searched once or with SWRL. tracking: the same drives,
-    followed by odometry, tiles and roads.
+    video. long-range: drives that leave their first region, searched once, with SWRL, and followed by odometry, tiles
+    and roads. tracking: only the last of these.
 
     A rankings file (CSV or Parquet: query, item, score, and budget) is scored by the same code.
 
@@ -77,8 +80,9 @@ def evaluate(
     with progress_bar("encoding", quiet=as_json) as progress:
         result = run_protocol(
             protocol, models, source, split, work, lambda what, done, total: progress(done, total, what),
-            gallery=gallery, keep_first=keep_first, foreign=None if foreign is None else open_dataset(foreign),
-            arms=arms or (), most_rides=rides, workers=workers,
+            gallery=gallery, tracked=tracked, keep_first=keep_first,
+            foreign=None if foreign is None else open_dataset(foreign), arms=arms or (), most_rides=rides,
+            workers=workers,
         )  # fmt: skip
     values = measured({"protocol": protocol, "split": split, **result.values})
     files = [] if out is None else result.save(out, values)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -11,9 +11,10 @@ from typing import Any, Literal, get_args
 from x2localizer.datasets.dataset import Dataset
 from x2localizer.encoders import open_bundle
 from x2localizer.errors import UserError
-from x2localizer.evaluate import linked_clips, long_range, protocols, tables, tracked, tracking, tracking_tables
+from x2localizer.evaluate import linked_clips, long_range, protocols, recordings, tables, tracking, tracking_tables
 from x2localizer.evaluate.embed import Embeddings
 from x2localizer.evaluate.entrants import Entrant, entrants
+from x2localizer.evaluate.tracked import arms_named
 from x2localizer.files import write_text
 from x2localizer.types import Progress
 
@@ -34,6 +35,13 @@ class ProtocolResult:
     values: dict[str, Any]
     text: str
     panels: dict[str, Any] = field(default_factory=dict)
+
+    def with_tracking(self, other: ProtocolResult) -> ProtocolResult:
+        """The arms of both, windows before tracking."""
+        return ProtocolResult(
+            {**self.values, "tracking": other.values}, f"{self.text}\n\n## Tracking\n\n{other.text}",
+            {**self.panels, **{f"tracking {title}": curves for title, curves in other.panels.items()}},
+        )  # fmt: skip
 
     def save(self, folder: Path, values: dict[str, Any]) -> list[Path]:
         """Write results.json (with ``values``, which may say more than our own), table.md and curves.png."""
@@ -57,6 +65,7 @@ def run_protocol(
     report: Progress = lambda what, done, total: None,
     *,
     gallery: LongRangeGallery = "auto",
+    tracked: bool = True,
     keep_first: bool = False,
     foreign: Dataset | None = None,
     arms: Sequence[str] = (),
@@ -68,8 +77,10 @@ def run_protocol(
     models: training runs, checkpoints, bundles, or rankings files.
     gallery: of the protocol long-range: the imagery of the split's areas, or the dataset's own regions and tiles; auto
         takes the imagery if there is any.
+    tracked: of the protocol long-range on imagery: also measure tracking, with the first model, if the dataset has
+        odometry.
     keep_first: of rankings files: where an item is listed twice, the first counts.
-    foreign, arms, most_rides, workers: of the protocol tracking; see :func:`x2localizer.evaluate.tracking.run_tracking`
+    foreign, arms, most_rides, workers: of tracking; see :func:`x2localizer.evaluate.tracking.run_tracking`
         and :func:`x2localizer.evaluate.tracked.arms_named`.
     """
     if protocol == "tracking":
@@ -77,8 +88,14 @@ def run_protocol(
     if protocol == "long-range":
         if gallery == "auto":
             gallery = "imagery" if long_range.imagery_of(data, split) else "dataset"
-        run: Callable[..., ProtocolResult] = _on_imagery if gallery == "imagery" else _on_dataset
-        return run(models, data, split, work, report)
+        if gallery == "dataset":
+            return _on_dataset(models, data, split, work, report)
+        windows = _on_imagery(models, data, split, work, report)
+        if not tracked or not recordings.sources_of(data, recordings.tracked_rides(data, split)):
+            return windows
+        return windows.with_tracking(
+            _tracking(models[:1], data, split, work, report, foreign, arms, most_rides, workers)
+        )
     chosen = [replace(entrant, keep_first=keep_first) for model in models for entrant in entrants(model)]
     measure = {"coarse": _coarse, "fine": _fine, "random-start": _random_start}[protocol]
     return measure(chosen, data, split, work, report)
@@ -179,7 +196,7 @@ def _tracking(
         raise UserError("Tracking is measured with one bundle at a time.", "Name one: x2l evaluate town ...")
     bundle = open_bundle(models[0])
     found = tracking.run_tracking(
-        bundle, data, split, work, report, foreign=foreign, arms=tracked.arms_named(arms), most_rides=most_rides,
+        bundle, data, split, work, report, foreign=foreign, arms=arms_named(arms), most_rides=most_rides,
         workers=workers,
     )  # fmt: skip
     rows = tracking_tables.track_rows(found)
