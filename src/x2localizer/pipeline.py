@@ -17,7 +17,7 @@ from x2localizer.localize import Localizer
 from x2localizer.localize.follow import NoOdometryError, VideoFollower, follow_record, keyframes
 from x2localizer.localize.summary import Summary
 from x2localizer.localize.track.tracker import Tracker, TrackMap, second_pass
-from x2localizer.odometry import CameraProfile, VisualOdometry
+from x2localizer.odometry import CameraProfile, VisualOdometry, find_fov
 from x2localizer.odometry.record import scale_sd_of
 from x2localizer.search import Prior
 from x2localizer.sinks import TrackContext, TrackFolder
@@ -78,7 +78,7 @@ def localize_video(
     method: "track" or "window"; by default the one that the settings are for, and "track" without any.
     odometry: recorded motion, or a file of it, with times that count from the start of the video; by default the
         camera's movement is measured in the video.
-    camera: of the video, to measure its movement.
+    camera: of the video, to measure its movement; by default as wide as the file says, 1.5 m above the road.
     live: keep each fix as it came; by default the fixes of a finished video are smoothed, so that each knows the whole
         drive. Those of cameras and streams are always live.
     truth: a recorded track to compare with.
@@ -100,7 +100,7 @@ def localize_video(
     track_map = _track_map(opened, prior, roads=settings.use_roads, tiles=uses_tiles)
     record = read_motion(odometry) if isinstance(odometry, str | Path) else odometry
     if record is None:
-        camera = camera or CameraProfile()
+        camera = camera or CameraProfile(find_fov(video).degrees)
         tracker = Tracker(track_map, made_by, settings, scale_sd=scale_sd_of(camera), bias_sd_deg_s=0.0)
         follower = VideoFollower(tracker, VisualOdometry(camera))
     else:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -31,9 +31,25 @@ from x2localizer.errors import ConfigError, UserError
 
 console = Console(highlight=False)
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+FovOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Horizontal field of view in degrees, or auto to estimate it; by default what the file says, or 65."
+    ),
+]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a config key; may be repeated.")
 ]
+
+
+def fov_of(text: str | None) -> float | Literal["auto"] | None:
+    """A field of view from the command line."""
+    if text is None or text == "auto":
+        return text  # type: ignore[return-value]
+    try:
+        return float(text)
+    except ValueError as problem:
+        raise ConfigError(f"A field of view of '{text}' is no number.", "Use degrees, or --fov auto.") from problem
 
 
 def progress_columns() -> tuple[ProgressColumn, ...]:

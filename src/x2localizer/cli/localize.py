@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from x2localizer.cli.common import (
+    FovOption,
     JsonOption,
     SetOption,
     announce,
+    fov_of,
     progress_bar,
     say,
     show_rows,
@@ -103,7 +105,7 @@ def localize(
     odometry_offset: Annotated[
         float, typer.Option(help="Seconds from the start of the odometry to the start of the video.")
     ] = 0.0,
-    fov: Annotated[float, typer.Option(help="Horizontal field of view of the camera, degrees.")] = 65.0,
+    fov: FovOption = None,
     camera_height: Annotated[float, typer.Option(help="Height of the camera above the road, metres.")] = 1.5,
     near: Annotated[
         str | None, typer.Option(metavar="LAT,LON,KM", help="The camera starts within so many kilometres of a place.")
@@ -134,7 +136,7 @@ def localize(
     from dataclasses import asdict  # noqa: PLC0415
 
     from x2localizer.config import LocalizeSettings, TrackSettings, from_overrides  # noqa: PLC0415
-    from x2localizer.odometry import CameraProfile  # noqa: PLC0415
+    from x2localizer.odometry import CameraProfile, find_fov  # noqa: PLC0415
     from x2localizer.pipeline import localize_odometry, localize_video  # noqa: PLC0415
     from x2localizer.sources.motion import read_motion  # noqa: PLC0415
     from x2localizer.sources.tracks import read_track  # noqa: PLC0415
@@ -150,6 +152,7 @@ def localize(
     prior = None if near is None else _circle(near)
     wanted = None if formats is None else split_words(formats)
     name = Path(str(video if video is not None else odometry)).name
+    seen = None if video is None or record is not None or method == "window" else find_fov(video, fov_of(fov))
     with progress_bar("seconds of video" if video is not None else "seconds", quiet=as_json) as bar:
 
         def progress(done_s: float, total_s: float | None) -> None:
@@ -162,17 +165,22 @@ def localize(
                 prior=prior, formats=wanted, title=f"Where was the camera? {Path(name).stem}", progress=progress,
             )  # fmt: skip
         else:
+            camera = (
+                CameraProfile(height_m=camera_height) if seen is None else CameraProfile(seen.degrees, camera_height)
+            )
             tree: type[TrackSettings | LocalizeSettings] = TrackSettings if method == "track" else LocalizeSettings
             result = localize_video(
                 video, gallery, bundle, out, from_overrides(tree, overrides or []),
                 method="track" if method == "track" else "window", odometry=record,
-                camera=CameraProfile(fov, camera_height), live=live, truth=track, prior=prior, formats=wanted,
+                camera=camera, live=live, truth=track, prior=prior, formats=wanted,
                 progress=progress,
             )  # fmt: skip
     if as_json:
         show_values(name, asdict(result.summary), as_json)
         return
     show_rows(name, result.summary.to_rows())
+    if seen is not None:
+        say(f"field of view: {seen}")
     if result.note is not None:
         say(result.note)
     if not result.calibrated:

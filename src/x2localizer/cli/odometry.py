@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from x2localizer.cli.common import JsonOption, progress_bar, say, show_rows, show_values
+from x2localizer.cli.common import FovOption, JsonOption, fov_of, progress_bar, say, show_rows, show_values
 
 
 def odometry(
     video: Annotated[str, typer.Argument(help="A file, a folder of images, camera:0, rtsp://...")],
     truth: Annotated[Path | None, typer.Option(help="A recorded track (GPX, CSV, ...) to compare with.")] = None,
     offset: Annotated[float, typer.Option(help="Seconds from the start of the truth to the start of the video.")] = 0.0,
-    fov: Annotated[float, typer.Option(help="Horizontal field of view of the camera, degrees.")] = 65.0,
+    fov: FovOption = None,
     camera_height: Annotated[float, typer.Option(help="Height of the camera above the road, metres.")] = 1.5,
     horizon: Annotated[
         float | None, typer.Option(help="Row of the horizon, 0 (top) to 1 (bottom); estimated by default.")
@@ -27,12 +27,13 @@ def odometry(
 
     Example: x2l odometry drive.mp4 --truth drive.gpx --fov 65 --camera-height 1.5 --out odometry
     """
-    from x2localizer.odometry import CameraProfile, video_motion  # noqa: PLC0415 - OpenCV takes a while to load
+    from x2localizer.odometry import CameraProfile, find_fov, video_motion  # noqa: PLC0415 - OpenCV takes a while to load
     from x2localizer.odometry.path import compare, write_rates  # noqa: PLC0415
     from x2localizer.show.paths import save_path  # noqa: PLC0415
     from x2localizer.sources.tracks import read_track  # noqa: PLC0415
 
-    camera = CameraProfile(fov, camera_height, horizon=horizon, bonnet=bonnet)
+    seen = find_fov(video, fov_of(fov))
+    camera = CameraProfile(seen.degrees, camera_height, horizon=horizon, bonnet=bonnet)
     track = None if truth is None else read_track(truth, offset_s=offset)
     with progress_bar("seconds of video", quiet=as_json) as progress:
         record = video_motion(video, camera, lambda what, done, total: progress(done, total or None, what))
@@ -43,8 +44,10 @@ def odometry(
         "seconds": record.duration_s,
         "distance_m": float(record.distances_m[-1]),
         "turn_deg": float(record.headings_deg[-1]),
+        "fov_deg": seen.degrees,
     }
     rows = [
+        ("field of view", str(seen)),
         ("duration", f"{record.duration_s:,.1f} s"),
         ("distance", f"{record.distances_m[-1]:,.0f} m, give or take {100 * record.scale_sd:.0f}%"),
         ("turn, clockwise", f"{record.headings_deg[-1]:,.0f} degrees, ± {record.heading_vars[-1] ** 0.5:.0f}"),

@@ -69,7 +69,7 @@ class VisualOdometry:
         None for the first frame, after a gap, for a frame that shows nothing, and for a repeated frame; the movement
         during repeated frames is part of the next one.
         """
-        gray = _prepare(frame.image)
+        gray = prepare(frame.image)
         if gray is None:
             self._before = None
             return None
@@ -143,7 +143,7 @@ class VisualOdometry:
         return solve_turn(points, expected, mounting.mount, mounting.cov, POINT_PX / lens.focal, self._rng, largest)
 
 
-def _prepare(image: Image) -> Gray | None:
+def prepare(image: Image) -> Gray | None:
     """The frame in grey and of the usual size; None if it shows nothing."""
     if image.ndim == 3:
         image = image[:, :, 0] if image.shape[2] == 1 else np.asarray(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), np.uint8)

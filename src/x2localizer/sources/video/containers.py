@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from datetime import UTC, datetime
 
@@ -85,6 +86,23 @@ def creation_time(container: InputContainer) -> datetime | None:
         if when.year > 1970:  # 1904 and 1970, the zeros of MP4 and Unix, mean that the clock was never set
             return when
     return None
+
+
+def focal_35mm(container: InputContainer) -> float | None:
+    """The focal length in the metadata as for 35 mm film, in millimetres, which telephones write; None without it."""
+    for key, value in container.metadata.items():
+        if key.lower().endswith("focal_length.35mm_equivalent"):
+            return positive(value)
+    return None
+
+
+def positive(value: object) -> float | None:
+    """A number above 0, or None for anything else."""
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if 0.0 < number < math.inf else None
 
 
 def duration_s(container: InputContainer, stream: VideoStream) -> float | None:

@@ -16,7 +16,7 @@ from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
 from x2localizer.errors import VideoError
-from x2localizer.sources.video.containers import choose_stream, creation_time, duration_s, timed_out
+from x2localizer.sources.video.containers import choose_stream, creation_time, duration_s, focal_35mm, timed_out
 from x2localizer.sources.video.decoding import FrameDecoder, RgbConverter
 from x2localizer.sources.video.packets import PacketReader
 from x2localizer.sources.video.source import FrameGrid, VideoInfo, VideoSource
@@ -57,6 +57,7 @@ class FileSource(VideoSource):
             rate=self._stream.average_rate or None,
             live=False,
             start_time=creation_time(container),
+            focal_35mm=focal_35mm(container),
         )
 
     @property

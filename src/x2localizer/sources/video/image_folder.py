@@ -17,9 +17,10 @@ from pathlib import Path
 
 import numpy as np
 import PIL.Image
-from PIL import ImageOps
+from PIL import ExifTags, ImageOps
 
 from x2localizer.errors import ConfigError, VideoError
+from x2localizer.sources.video.containers import positive
 from x2localizer.sources.video.source import FrameGrid, VideoInfo, VideoSource
 from x2localizer.types import Image
 
@@ -56,6 +57,7 @@ class ImageFolderSource(VideoSource):
             rate=None if has_times or len(files) == 1 else Fraction(images_per_s).limit_denominator(1_000_000),
             live=False,
             start_time=None,
+            focal_35mm=_focal_35mm(files[0]),
         )
 
     @property
@@ -89,6 +91,15 @@ def read_image(file: Path, size: tuple[int, int] | None = None) -> Image | None:
         if size is not None:
             picture = picture.resize((size[1], size[0]), PIL.Image.Resampling.BICUBIC)
         return np.array(picture, np.uint8)
+    except Exception:  # Pillow's readers raise nearly anything for damaged files
+        return None
+
+
+def _focal_35mm(file: Path) -> float | None:
+    """The focal length in a picture's Exif data as for 35 mm film, in millimetres; None without it."""
+    try:
+        with PIL.Image.open(file) as stored:
+            return positive(stored.getexif().get_ifd(ExifTags.IFD.Exif).get(ExifTags.Base.FocalLengthIn35mmFilm))
     except Exception:  # Pillow's readers raise nearly anything for damaged files
         return None
 

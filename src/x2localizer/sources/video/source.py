@@ -25,7 +25,8 @@ class VideoInfo:
     ``width`` and ``height`` are those of the first picture, upright, before resizing. ``rate`` is the average number of
     frames per second, for information only; times are never computed from it. ``start_time`` is in UTC: the creation
     time of a file (whole seconds in MP4; some cameras write the end, or local time), or the time at which the first
-    frame of a live source arrived.
+    frame of a live source arrived. ``focal_35mm`` is the focal length in millimetres that a camera for 35 mm film would
+    need to see as much, if the file says it.
     """
 
     width: int
@@ -34,6 +35,7 @@ class VideoInfo:
     rate: Fraction | None
     live: bool
     start_time: datetime | None
+    focal_35mm: float | None = None
 
 
 class FrameGrid:
