@@ -333,11 +333,11 @@ class TrackSettings(Settings):
     """Probability of not being on the map, before anything was seen."""
     pose_spacing_m: float = Field(5.0, gt=0)
     """Distance of the poses along roads at the start, in both directions."""
-    most_poses: int = Field(400_000, ge=1000)
+    most_poses: int = Field(300_000, ge=1000)
     start_poses: int = Field(250_000, ge=1000)
     """At least so many at the start, however small the map is."""
     least_poses: int = Field(6_000, ge=100)
-    unclear_poses: int = Field(100_000, ge=100)
+    unclear_poses: int = Field(80_000, ge=100)
     """At least so many while several places are possible: a place that has lost its last pose is lost."""
     poses_per_cell: int = Field(150, ge=1)
     """Poses for each half tile that may hold the camera; they become fewer as the belief narrows."""

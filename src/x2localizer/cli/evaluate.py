@@ -37,6 +37,9 @@ def evaluate(
     arms: Annotated[
         list[str] | None, typer.Option(help="tracking: only arms with this in their name; may be repeated.")
     ] = None,
+    foreign_arms: Annotated[
+        list[str] | None, typer.Option(help="tracking: arms off the map; all by default; may be repeated.")
+    ] = None,
     rides: Annotated[int | None, typer.Option(help="tracking: only the first drives, to try it out.", min=1)] = None,
     workers: Annotated[int, typer.Option(help="tracking: processes.", min=1)] = 2,
     work: Annotated[Path, typer.Option(help="Folder for codes and galleries, kept for the next run.")] = Path(
@@ -81,8 +84,8 @@ def evaluate(
         result = run_protocol(
             protocol, models, source, split, work, lambda what, done, total: progress(done, total, what),
             gallery=gallery, tracked=tracked, keep_first=keep_first,
-            foreign=None if foreign is None else open_dataset(foreign), arms=arms or (), most_rides=rides,
-            workers=workers,
+            foreign=None if foreign is None else open_dataset(foreign), arms=arms or (),
+            foreign_arms=foreign_arms or (), most_rides=rides, workers=workers,
         )  # fmt: skip
     values = measured({"protocol": protocol, "split": split, **result.values})
     files = [] if out is None else result.save(out, values)

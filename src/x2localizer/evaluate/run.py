@@ -69,6 +69,7 @@ def run_protocol(
     keep_first: bool = False,
     foreign: Dataset | None = None,
     arms: Sequence[str] = (),
+    foreign_arms: Sequence[str] = (),
     most_rides: int | None = None,
     workers: int = 2,
 ) -> ProtocolResult:
@@ -80,11 +81,11 @@ def run_protocol(
     tracked: of the protocol long-range on imagery: also measure tracking, with the first model, if the dataset has
         odometry.
     keep_first: of rankings files: where an item is listed twice, the first counts.
-    foreign, arms, most_rides, workers: of tracking; see :func:`x2localizer.evaluate.tracking.run_tracking`
-        and :func:`x2localizer.evaluate.tracked.arms_named`.
+    foreign, arms, foreign_arms, most_rides, workers: of tracking; see
+        :func:`x2localizer.evaluate.tracking.run_tracking` and :func:`x2localizer.evaluate.tracked.arms_named`.
     """
     if protocol == "tracking":
-        return _tracking(models, data, split, work, report, foreign, arms, most_rides, workers)
+        return _tracking(models, data, split, work, report, foreign, arms, foreign_arms, most_rides, workers)
     if protocol == "long-range":
         if gallery == "auto":
             gallery = "imagery" if long_range.imagery_of(data, split) else "dataset"
@@ -94,7 +95,7 @@ def run_protocol(
         if not tracked or not recordings.sources_of(data, recordings.tracked_rides(data, split)):
             return windows
         return windows.with_tracking(
-            _tracking(models[:1], data, split, work, report, foreign, arms, most_rides, workers)
+            _tracking(models[:1], data, split, work, report, foreign, arms, foreign_arms, most_rides, workers)
         )
     chosen = [replace(entrant, keep_first=keep_first) for model in models for entrant in entrants(model)]
     measure = {"coarse": _coarse, "fine": _fine, "random-start": _random_start}[protocol]
@@ -189,15 +190,15 @@ def _on_dataset(models: Sequence[str], data: Dataset, split: str, work: Path, re
 
 def _tracking(
     models: Sequence[str], data: Dataset, split: str, work: Path, report: Progress, foreign: Dataset | None,
-    arms: Sequence[str], most_rides: int | None, workers: int,
+    arms: Sequence[str], foreign_arms: Sequence[str], most_rides: int | None, workers: int,
 ) -> ProtocolResult:  # fmt: skip
     """Long drives followed by the tracker, over one gallery of all areas."""
     if len(models) != 1:
         raise UserError("Tracking is measured with one bundle at a time.", "Name one: x2l evaluate town ...")
     bundle = open_bundle(models[0])
     found = tracking.run_tracking(
-        bundle, data, split, work, report, foreign=foreign, arms=arms_named(arms), most_rides=most_rides,
-        workers=workers,
+        bundle, data, split, work, report, foreign=foreign, arms=arms_named(arms),
+        foreign_arms=arms_named(foreign_arms), most_rides=most_rides, workers=workers,
     )  # fmt: skip
     rows = tracking_tables.track_rows(found)
     values = {

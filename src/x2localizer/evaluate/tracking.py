@@ -74,7 +74,7 @@ class Results:
 
     rides, night: the rides, and which of them are at night.
     found: every arm on every ride.
-    foreign_night, foreign: the same off the map.
+    foreign_night, foreign: the same off the map; an arm that was not followed there has no results.
     """
 
     rides: list[Ride]
@@ -86,12 +86,14 @@ class Results:
 
 def run_tracking(
     bundle: Bundle, data: Dataset, split: str, work: Path, report: Progress = lambda what, done, total: None, *,
-    foreign: Dataset | None = None, arms: Sequence[Arm] = ARMS, settings: TrackSettings | None = None, workers: int = 2,
+    foreign: Dataset | None = None, arms: Sequence[Arm] = ARMS, foreign_arms: Sequence[Arm] | None = None,
+    settings: TrackSettings | None = None, workers: int = 2,
     most_rides: int | None = None,
 ) -> Results:  # fmt: skip
     """Follow the long drives of a split by every arm.
 
     foreign: a dataset of other ground: all of its drives are followed on the same map.
+    foreign_arms: by which of the arms these are followed; all by default.
     most_rides: of each dataset, to try something out.
     """
     usual = settings or TrackSettings()
@@ -109,10 +111,14 @@ def run_tracking(
     others = [recording for found in off for recording in found]
     every = [*own, *others]
     plain = {replace(arm, smoothed=False) for arm in arms}
+    away = set(arms if foreign_arms is None else foreign_arms)
     tasks = [
-        _Task(recording, arm, replace(arm, smoothed=True) in arms)
-        for recording in every
+        _Task(recording, arm, smooth)
+        for number, recording in enumerate(every)
         for arm in sorted(plain, key=lambda arm: arm.name)
+        for asked in [set(arms) if number < len(own) else set(arms) & away]
+        for smooth in [replace(arm, smoothed=True) in asked]
+        if arm in asked or smooth
     ]
     out: dict[str, list[Tracked | None]] = {arm.name: [None] * len(every) for arm in ARMS}
     place = {id(recording): number for number, recording in enumerate(every)}
@@ -121,11 +127,17 @@ def run_tracking(
         for name, result in tracked.items():
             out[name][place[id(tasks[number].recording)]] = result
         report("drives", done, len(tasks))
-    found = {arm.name: [result for result in out[arm.name] if result is not None] for arm in arms}
+    measured = {
+        arm.name: (
+            [r for r in out[arm.name][: len(own)] if r is not None],
+            [r for r in out[arm.name][len(own) :] if r is not None and arm in away],
+        )
+        for arm in arms
+    }
     return Results(
         [recording.ride for recording in own], [recording.night for recording in own],
-        {name: results[: len(own)] for name, results in found.items()}, [recording.night for recording in others],
-        {name: results[len(own) :] for name, results in found.items()},
+        {name: here for name, (here, _) in measured.items()}, [recording.night for recording in others],
+        {name: there for name, (_, there) in measured.items()},
     )  # fmt: skip
 
 

@@ -121,7 +121,11 @@ def track_rows(results: Results) -> list[TrackRow]:
         for light in LIGHTS:
             own = [number for number, night in enumerate(results.night) if night == (light == "night")]
             others = [number for number, night in enumerate(results.foreign_night) if night == (light == "night")]
-            by_light[light] = ([results.rides[n] for n in own], [found[n] for n in own], [foreign[n] for n in others])
+            by_light[light] = (
+                [results.rides[n] for n in own],
+                [found[n] for n in own],
+                [foreign[n] for n in others if foreign],
+            )
         confidence = _joined([tracked.followed.confidence for tracked in found])
         rows.append(
             TrackRow(

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from x2localizer.localize.track.belief import straightened
 from x2localizer.localize.track.kernels import (
     BIAS,
     HEADING,
@@ -26,7 +27,7 @@ from x2localizer.localize.track.kernels import (
 from x2localizer.localize.track.patches import METRES_AROUND
 from x2localizer.localize.track.terms import log_odds
 from x2localizer.localize.track.tracker import ellipse_of
-from x2localizer.types import Floats
+from x2localizer.types import Floats, Movement
 
 WORLD = float(1 << 19)
 EQUATOR_M = METRES_AROUND / WORLD
@@ -75,6 +76,20 @@ def test_there_and_back_is_where_it_was() -> None:
     move(poses, 9.0, 0.4, 0.5, 0.0, 0.0, EQUATOR_M, WORLD, 1)
     move(poses, -9.0, -0.4, -0.5, 0.0, 0.0, EQUATOR_M, WORLD, 2)
     np.testing.assert_allclose(poses[:5], before[:5], atol=1e-6)
+
+
+def test_straight_steps_become_one_and_turns_stay_apart() -> None:
+    steps = [
+        Movement(0.5 * k, 0.5 * (k + 1), 5.0, turn, 0.3, 0.4) for k, turn in enumerate((0.5, -0.5, 0.3, 30.0, 0.1))
+    ]
+    found = straightened(steps)
+    assert [(m.start_s, m.end_s) for m in found] == [(0.0, 1.5), (1.5, 2.0), (2.0, 2.5)]
+    assert found[0].distance_m == pytest.approx(15.0)
+    assert found[0].turn_deg == pytest.approx(0.3)
+    assert found[0].distance_sd_m == pytest.approx(0.3 * 3**0.5)
+    gap = [steps[0], Movement(3.0, 3.5, 5.0, 0.0, 0.3, 0.4)]
+    assert straightened(gap) == gap
+    assert straightened([]) == []
 
 
 def test_tiles_between_tiles_are_interpolated() -> None:

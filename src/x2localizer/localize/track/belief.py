@@ -64,6 +64,8 @@ TURN_SD_DEG = 0.05
 UNKNOWN_SPEED_M_S, UNKNOWN_YAW_DEG_S = 6.0, 12.0
 """Standard deviations where the odometry knows no distance or no turn."""
 STILL_M_S = 0.2
+STRAIGHT_DEG = 2.0
+"""Steps that turn by less than this together are taken as one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +197,7 @@ class PoseBelief:
 
     def update(self, movements: Sequence[Movement], code: Codes | None = None) -> None:
         """Move all poses, and weigh them by the way they came and by the frame that was taken at its end."""
+        movements = straightened(movements)
         for number, movement in enumerate(movements):
             self._move(movement)
             last = number == len(movements) - 1
@@ -321,6 +324,21 @@ class Starts:
         if not inside.any():
             return starts
         return Starts(starts.x[inside], starts.y[inside], starts.headings[inside], starts.patch[inside])
+
+
+def straightened(movements: Sequence[Movement]) -> list[Movement]:
+    """The same way in fewer steps: those that hardly turn become one, which is as good and costs less."""
+    out: list[Movement] = []
+    for m in movements:
+        last = out[-1] if out else None
+        if last is None or abs(last.turn_deg) + abs(m.turn_deg) > STRAIGHT_DEG or abs(last.end_s - m.start_s) > 1e-3:
+            out.append(m)
+        else:
+            out[-1] = Movement(
+                last.start_s, m.end_s, last.distance_m + m.distance_m, last.turn_deg + m.turn_deg,
+                math.hypot(last.distance_sd_m, m.distance_sd_m), math.hypot(last.turn_sd_deg, m.turn_sd_deg),
+            )  # fmt: skip
+    return out
 
 
 def _road_cells(field: RoadField, x: Floats, y: Floats, patch: Int32) -> Ints:
