@@ -40,7 +40,7 @@ def _ride(times_s: np.ndarray, name: str = "a") -> Ride:
 
 def _tracked(right: np.ndarray, sure: np.ndarray) -> Tracked:
     followed = Followed(np.where(right, 10.0, 500.0), np.where(sure, 0.95, 0.2), sure)
-    return Tracked(followed, (), 5.0, 1000.0)
+    return Tracked(followed, (), 5.0, 1000.0, 2)
 
 
 # Figures -------------------------------------------------------------------------------------------------------------
@@ -79,6 +79,7 @@ def test_day_and_night_are_counted_apart() -> None:
     )  # fmt: skip
     (row,) = tracking_tables.track_rows(results)
     assert row.every.sure == 75.0
+    assert row.searches_per_min == pytest.approx(60 * 4 / 200)
     assert row.every.sure_right == pytest.approx(100 * 100 / 150)
     assert (row.day.off_map, row.night.off_map) == (0.0, 25.0)
     assert row.every.off_map == pytest.approx(50 / 3)
@@ -218,6 +219,7 @@ def test_every_arm_follows_every_drive_once(
         assert len(tracked.followed.errors_m) == len(tracked.evidence) == len(rides[0].times_s)
         assert np.isfinite(tracked.followed.errors_m).all()
         assert tracked.ms_per_step > 0
+        assert tracked.searches >= 1
     by_roads = found.found["sensors, roads"][0]
     monkeypatch.setattr(tracked_rides_module, "track", None)  # it must not be needed again
     again = tracking.run_tracking(
@@ -248,13 +250,15 @@ def test_a_dataset_without_roads_or_film_has_fewer_arms(
 def test_the_protocol_from_the_command_line(tiny_dataset: Path, tiny_bundle: Bundle, tmp_path: Path) -> None:
     out = tmp_path / "out"
     words = ["evaluate", str(tiny_bundle.root), "--protocol", "tracking", "--data", str(tiny_dataset)]
-    words += ["--arms", "sensors, roads", "--foreign", str(tiny_dataset), "--rides", "1", "--workers", "1"]
+    words += ["--arms", "sensors, roads", "--arms", "sensors, tiles", "--foreign-arms", "sensors, roads"]
+    words += ["--foreign", str(tiny_dataset), "--rides", "1", "--workers", "1"]
     run = CliRunner().invoke(app, [*words, "--work", str(tmp_path / "work"), "--out", str(out)])
     assert run.exit_code == 0, run.output
     values = json.loads((out / "results.json").read_text(encoding="utf-8"))
-    assert [row["arm"] for row in values["rows"]] == ["sensors, roads"]
+    assert [row["arm"] for row in values["rows"]] == ["sensors, tiles", "sensors, roads"]
     assert (values["rides"], values["foreign_rides"]) == (1, 1)
-    figures = values["rows"][0]["every"]
+    assert values["rows"][0]["every"]["off_map"] is None
+    figures = values["rows"][1]["every"]
     assert figures["frames"] == figures["off_map_frames"] > 100
     assert "| sensors, roads |" in (out / "table.md").read_text(encoding="utf-8")
     assert (out / "curves.png").is_file()

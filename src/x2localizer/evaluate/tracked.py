@@ -87,12 +87,14 @@ class Tracked:
     evidence: behind each fix.
     ms_per_step: processor time for one second of driving; without encoding.
     poses: in the belief, the median over frames.
+    searches: of the whole map, the first included.
     """
 
     followed: Followed
     evidence: tuple[TrackEvidence, ...]
     ms_per_step: float
     poses: float
+    searches: int
 
 
 # Following -----------------------------------------------------------------------------------------------------------
@@ -130,7 +132,7 @@ def _tracked(fixes: Sequence[Fix], truth: Sequence[Position], ms: float, poses: 
     confidence = np.array([fix.confidence for fix in fixes])
     sure = np.array([fix.position is not None for fix in fixes], np.bool_)
     evidence = tuple(fix.evidence for fix in fixes if isinstance(fix.evidence, TrackEvidence))
-    return Tracked(Followed(errors, confidence, sure), evidence, ms, poses)
+    return Tracked(Followed(errors, confidence, sure), evidence, ms, poses, sum(fix.refreshed for fix in fixes))
 
 
 # Keeping -------------------------------------------------------------------------------------------------------------
@@ -174,18 +176,18 @@ def _sources() -> str:
 
 def _save(path: Path, tracked: Tracked) -> None:
     evidence = np.array([astuple(one) for one in tracked.evidence], np.float64)
+    cost = [tracked.ms_per_step, tracked.poses, tracked.searches]
     with atomic_path(path) as target, target.open("wb") as file:
-        np.savez(file, errors_m=tracked.followed.errors_m, evidence=evidence, cost=[tracked.ms_per_step, tracked.poses])
+        np.savez(file, errors_m=tracked.followed.errors_m, evidence=evidence, cost=cost)
 
 
 def _load(path: Path, confidence: TrackConfidence) -> Tracked:
     with np.load(path, allow_pickle=False) as arrays:
-        errors, rows, (ms, poses) = arrays["errors_m"], arrays["evidence"], arrays["cost"]
+        errors, rows, (ms, poses, searches) = arrays["errors_m"], arrays["evidence"], arrays["cost"]
     evidence = tuple(_evidence(row) for row in rows)
     probability = np.array([confidence.probability(one) for one in evidence])
-    return Tracked(
-        Followed(errors, probability, probability >= confidence.threshold), evidence, float(ms), float(poses)
-    )
+    followed = Followed(errors, probability, probability >= confidence.threshold)
+    return Tracked(followed, evidence, float(ms), float(poses), int(searches))
 
 
 def _evidence(row: Floats) -> TrackEvidence:

@@ -71,6 +71,7 @@ class TrackRow:
     every, day, night: its figures on all rides, and on those by day and at night.
     ms_per_step: processor time for one second of driving, without encoding.
     poses: in the belief, the median over rides.
+    searches_per_min: of the whole map, by minute of driving.
     reliability: mean confidence, share within 80 m, and frames, in each tenth of the scale.
     curves: share of frames within 80 m over time, by day and at night.
     """
@@ -81,6 +82,7 @@ class TrackRow:
     night: Figures
     ms_per_step: float
     poses: float
+    searches_per_min: float
     reliability: list[tuple[float, float, int]]
     curves: dict[str, Curve]
 
@@ -132,6 +134,7 @@ def track_rows(results: Results) -> list[TrackRow]:
                 arm, figures(results.rides, found, foreign), figures(*by_light["day"]), figures(*by_light["night"]),
                 float(np.mean([tracked.ms_per_step for tracked in found])),
                 float(np.median([tracked.poses for tracked in found])),
+                60.0 * sum(tracked.searches for tracked in found) / sum(len(ride.times_s) for ride in results.rides),
                 reliability(confidence, _flags([tracked.followed.right for tracked in found])),
                 {
                     light: curve(rides, [tracked.followed for tracked in own])
@@ -184,8 +187,8 @@ def table_text(rows: Sequence[TrackRow]) -> str:
           _share(row.night.off_map, 2)) for row in rows),
     )  # fmt: skip
     cost = markdown(
-        ["arm", "processor time per second of driving", "poses"],
-        ((row.arm, f"{row.ms_per_step:.0f} ms", f"{row.poses:,.0f}") for row in rows),
+        ["arm", "processor time per second of driving", "poses", "searches of the map per minute"],
+        ((row.arm, f"{row.ms_per_step:.0f} ms", f"{row.poses:,.0f}", f"{row.searches_per_min:.2f}") for row in rows),
     )
     bins = [
         markdown(
