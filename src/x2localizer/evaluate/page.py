@@ -27,11 +27,13 @@ class Section:
     title: its heading.
     results: the name of the results it is made of.
     text: what it says about them.
+    optional: left out without results, instead of saying that they are missing.
     """
 
     title: str
     results: str
     text: Callable[[Values], str]
+    optional: bool = False
 
 
 def load_results(folder: Path) -> dict[str, Values]:
@@ -54,13 +56,15 @@ def page_of(results: Path) -> str:
 
 
 def page_text(results: dict[str, Values], notes: str = "") -> str:
-    """The benchmark page; a section whose results are missing says so."""
+    """The benchmark page; a section whose results are missing says so. A ``note`` in results comes before its table."""
     lines = [
         "# The benchmark on synthetic towns", "",
         "Written by `x2l benchmark town` from the files in [results](results). None of its figures is typed by hand, "
         "except in our comments at the end.", "",
     ]  # fmt: skip
     for section in SECTIONS:
+        if section.optional and section.results not in results:
+            continue
         lines += [f"## {section.title}", ""]
         if section.results not in results:
             lines += ["Not run yet.", ""]
@@ -69,7 +73,9 @@ def page_text(results: dict[str, Values], notes: str = "") -> str:
         counts = [
             f"{values[key]:,} {word}" for key, word in (("videos", "videos"), ("gallery", "regions")) if key in values
         ]
-        lines += [", ".join([*counts, values["machine"], values["date"]]) + ".", "", section.text(values), ""]
+        lines += [", ".join([*counts, values["machine"], values["date"]]) + ".", ""]
+        lines += [values["note"], ""] if "note" in values else []
+        lines += [section.text(values), ""]
     return "\n".join(lines + ([notes.strip(), ""] if notes else []))
 
 
@@ -84,6 +90,12 @@ def _prefix_retrieval(values: Values) -> str:
         "The claims, by paired bootstrap on the same videos:",
         tables.claims_text([tables.Claim(**row) for row in values["claims"]]),
     ])  # fmt: skip
+
+
+def _released(values: Values) -> str:
+    return "R@1 of the bundle that comes with the package, on the dataset of this version.\n\n" + by_budget(
+        [_labelled(row, "model") for row in values["rows"]], "label"
+    )
 
 
 def _frame_localization(values: Values) -> str:
@@ -184,6 +196,7 @@ def _arms(values: Values) -> str:
 
 SECTIONS = (
     Section("Prefix retrieval (table 1)", "coarse", _prefix_retrieval),
+    Section("The released bundle on drives as cars drive", "coarse-bundle", _released, optional=True),
     Section("Frame localization (table 2)", "fine", _frame_localization),
     Section("Random start (table 3)", "random-start", _random_start),
     Section("The objective (table 4a)", "ablations", _variants),
