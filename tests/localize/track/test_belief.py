@@ -114,6 +114,22 @@ def test_poses_are_drawn_in_proportion_to_their_weights() -> None:
     np.testing.assert_allclose(out[:5, patch == 2], np.repeat(poses[:5, 2:3], (patch == 2).sum(), 1))
 
 
+def test_many_copies_of_one_pose_are_scattered_wider() -> None:
+    spread = np.array([0.0, 0.0, 0.003, 0.0, 0.0])
+    few, many = (_drawn_scales(count, spread) for count in (4000, 1))
+    assert float(few.std()) == pytest.approx(0.003, rel=0.1)  # each about once
+    assert float(many.std()) == pytest.approx(5 * 0.003, rel=0.1)
+
+
+def _drawn_scales(count: int, spread: Floats) -> Floats:
+    """Scales of 4,000 poses drawn from some that were all alike."""
+    poses, out, patch = _poses(count), np.zeros((POSE, 4000)), np.zeros(4000, np.int32)
+    poses[SCALE] = 1.0
+    weights = np.cumsum(np.full(count, 1.0 / count))
+    draw_again(poses, np.zeros(count, np.int32), weights, spread, out, patch, EQUATOR_M, WORLD, 7)
+    return np.asarray(out[SCALE])
+
+
 def test_noise_has_the_spread_that_was_asked_for() -> None:
     poses = np.zeros((POSE, 50_000))
     poses[Y], poses[SCALE] = WORLD / 2, 1.0

@@ -60,7 +60,8 @@ ANYWHERE_SHARE = 0.5
 """After a gap: share of the poses that start anywhere on the map; the others are where the camera may have come to."""
 DISTANCE_SD = 0.02
 """Error of a step of odometry, as a share of its distance, beside what the odometry says itself."""
-TURN_SD_DEG = 0.05
+TURN_SD, TURN_SD_DEG = 0.05, 0.05
+"""The same of its turn, and what comes on top."""
 UNKNOWN_SPEED_M_S, UNKNOWN_YAW_DEG_S = 6.0, 12.0
 """Standard deviations where the odometry knows no distance or no turn."""
 STILL_M_S = 0.2
@@ -213,7 +214,7 @@ class PoseBelief:
         distance_sd = movement.distance_sd_m + DISTANCE_SD * abs(movement.distance_m)
         if not math.isfinite(distance_sd):
             distance_sd = UNKNOWN_SPEED_M_S * seconds
-        turn_sd = movement.turn_sd_deg + (0.0 if still else TURN_SD_DEG)
+        turn_sd = movement.turn_sd_deg + (0.0 if still else TURN_SD_DEG) + TURN_SD * abs(movement.turn_deg)
         if not math.isfinite(turn_sd):
             turn_sd = UNKNOWN_YAW_DEG_S * seconds
         self._step += 1

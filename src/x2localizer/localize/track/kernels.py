@@ -184,6 +184,11 @@ def weigh_tiles(
     return gain / mass
 
 
+WIDER: Final = 0.2
+MOST_COPIES: Final = 20
+"""How much further each copy of a pose is scattered in scale and bias: many copies are few different ones."""
+
+
 @compiled
 def draw_again(poses: Floats, patch: Int32, cumulative: Floats, spread: Floats, out: Floats, out_patch: Int32,
                tile_equator_m: float, world: float, seed: int) -> None:  # fmt: skip
@@ -192,12 +197,16 @@ def draw_again(poses: Floats, patch: Int32, cumulative: Floats, spread: Floats, 
     spread: deviations in metres, radians, scale, bias, and the share of poses that change their mind about the tiles.
     """
     count, k = out.shape[1], 0
+    last, copies = -1, 0
     start = _uniform(seed, 0, 99)
     total = cumulative[-1]
     for i in range(count):
         goal = (i + start) / count * total
         while k < len(cumulative) - 1 and cumulative[k] < goal:
             k += 1
+        copies = min(copies + 1, MOST_COPIES) if k == last else 0
+        last = k
+        wider = 1.0 + WIDER * copies
         for row in range(POSE):
             out[row, i] = poses[row, k]
         out_patch[i] = patch[k]
@@ -205,8 +214,8 @@ def draw_again(poses: Floats, patch: Int32, cumulative: Floats, spread: Floats, 
         out[X, i] = _wrap(out[X, i] + spread[0] * _normal(seed, i, 0) / tile_m, world)
         out[Y, i] += spread[0] * _normal(seed, i, 1) / tile_m
         out[HEADING, i] += spread[1] * _normal(seed, i, 2)
-        out[SCALE, i] *= 1.0 + spread[2] * _normal(seed, i, 3)
-        out[BIAS, i] += spread[3] * _normal(seed, i, 4)
+        out[SCALE, i] *= 1.0 + wider * spread[2] * _normal(seed, i, 3)
+        out[BIAS, i] += wider * spread[3] * _normal(seed, i, 4)
         if _uniform(seed, i, 50) < spread[4]:
             out[TRUST, i] = 1.0 - out[TRUST, i]
         out[WEIGHT, i] = 0.0
