@@ -20,14 +20,18 @@ from x2localizer.evaluate.entrants import entrants
 from x2localizer.evaluate.linked_clips import run_clip_arms
 from x2localizer.evaluate.long_range import (
     Followed,
+    LongRange,
     Ride,
+    all_arms,
     curve,
     long_rides,
     median_first_s,
     once_of,
+    panels,
     ride_frames,
     summarize,
     table_text,
+    window_arms,
 )
 from x2localizer.types import Position, Region
 
@@ -135,6 +139,13 @@ def test_the_protocol_from_the_command_line(tiny_dataset: Path, tiny_bundle: Bun
     garet = "GAReT's objective, as in the paper"
     assert [row["arm"] for row in values["rows"][10:]] == [f"SWRL, {garet}", f"once, {garet}"]
     assert f"SWRL, {garet} over once, {garet}" in values["gains"]
+
+
+def test_arms_are_chosen_by_name() -> None:
+    assert list(window_arms(["once", "SWRL", "video"])) == ["SWRL", "once"]
+    assert window_arms(["sensors, roads"]) == window_arms() == all_arms()
+    only = panels(LongRange((), {}, {"SWRL": []}, []))
+    assert list(only) == ["regions by s_path, frames along the path"]
 
 
 def test_arms_are_compared_with_the_one_that_searches_once() -> None:

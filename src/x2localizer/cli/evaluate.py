@@ -35,7 +35,8 @@ def evaluate(
         Path | None, typer.Option(help="tracking: a dataset of other ground, whose drives are off the map.")
     ] = None,
     arms: Annotated[
-        list[str] | None, typer.Option(help="tracking: only arms with this in their name; may be repeated.")
+        list[str] | None,
+        typer.Option(help="tracking: only arms with this in their name; long-range: these; may be repeated."),
     ] = None,
     foreign_arms: Annotated[
         list[str] | None, typer.Option(help="tracking: arms off the map; all by default; may be repeated.")

@@ -214,6 +214,12 @@ def all_arms() -> dict[str, LocalizeSettings]:
     return arms
 
 
+def window_arms(names: Sequence[str] = ()) -> dict[str, LocalizeSettings]:
+    """The arms of some names; all of them if none of the names is one of theirs."""
+    every = all_arms()
+    return {name: settings for name, settings in every.items() if name in names} or every
+
+
 def garet_arms() -> dict[str, LocalizeSettings]:
     """What the paper's figure compares with: GAReT's objective, ranked as GAReT does, once and with SWRL."""
     return {
@@ -344,7 +350,8 @@ def panels(result: LongRange) -> dict[str, dict[str, list[tuple[float, float, in
     """The curves for a plot: our matching beside the paper's."""
     ours = {arm: points for arm, points in result.curves.items() if AS_IN not in arm}
     paper = {arm.replace(AS_IN, ""): points for arm, points in result.curves.items() if AS_IN in arm}
-    return {"regions by s_path, frames along the path": ours, "regions by s_mix, each frame by itself": paper}
+    both = {"regions by s_path, frames along the path": ours, "regions by s_mix, each frame by itself": paper}
+    return {title: curves for title, curves in both.items() if curves}
 
 
 def table_text(result: LongRange) -> str:

@@ -16,6 +16,7 @@ from x2localizer.evaluate.embed import Embeddings
 from x2localizer.evaluate.entrants import Entrant, entrants
 from x2localizer.evaluate.tracked import arms_named
 from x2localizer.files import write_text
+from x2localizer.similarity import CodeKind, similarities
 from x2localizer.types import Progress
 
 Protocol = Literal["coarse", "fine", "random-start", "long-range", "tracking"]
@@ -91,7 +92,8 @@ def run_protocol(
             gallery = "imagery" if long_range.imagery_of(data, split) else "dataset"
         if gallery == "dataset":
             return _on_dataset(models, data, split, work, report)
-        windows = _on_imagery(models, data, split, work, report)
+        windows = _on_imagery(models, data, split, work, report, arms)
+        arms = [name for name in arms if name not in long_range.all_arms()]
         if not tracked or not recordings.sources_of(data, recordings.tracked_rides(data, split)):
             return windows
         return windows.with_tracking(
@@ -140,18 +142,23 @@ def _random_start(chosen: list[Entrant], data: Dataset, split: str, work: Path, 
     return ProtocolResult(values, text)
 
 
-def _on_imagery(models: Sequence[str], data: Dataset, split: str, work: Path, report: Progress) -> ProtocolResult:
+def _on_imagery(
+    models: Sequence[str], data: Dataset, split: str, work: Path, report: Progress, names: Sequence[str]
+) -> ProtocolResult:
     """Long range as deployed: the localizer over one gallery of all areas.
 
-    The first bundle runs every arm; further ones run those that GAReT's objective is compared by.
+    The first bundle runs every arm, or those of some names; further ones run those that GAReT's objective is compared
+    by.
     """
     rides = long_range.long_rides(data, split)
     followed: dict[str, list[long_range.Followed]] = {}
     sizes = []
     for number, name in enumerate(models):
         bundle = open_bundle(name)
-        gallery = long_range.split_gallery(data, split, bundle, work, report)
-        arms = long_range.all_arms() if number == 0 else long_range.garet_arms()
+        arms = long_range.window_arms(names) if number == 0 else long_range.garet_arms()
+        by_tiles = all(similarities.get(arm.similarity).codes == "tiles" for arm in arms.values())
+        codes: tuple[CodeKind, ...] = ("tiles",) if by_tiles else ("tiles", "regions")
+        gallery = long_range.split_gallery(data, split, bundle, work, report, codes)
         followed |= long_range.run_arms(
             data, rides, gallery, bundle, arms, lambda done, total: report("drives", done, total)
         )
