@@ -152,5 +152,11 @@ def test_figures_in_the_readme_are_the_measured_ones() -> None:
     drives = json.loads((ROOT / "docs" / "results" / "long-range" / "results.json").read_text(encoding="utf-8"))
     swrl = drives["rows"][0]
     told += [f"{swrl[name]:.1f}%" for name in ("within", "sure", "sure_within")]
+    tracked = json.loads((ROOT / "docs" / "results" / "tracking" / "results.json").read_text(encoding="utf-8"))
+    rows = {row["arm"]: row for row in tracked["rows"]}
+    for arm in ("video, tiles and roads", "sensors, tiles and roads"):
+        every, day, night = (rows[arm][part] for part in ("every", "day", "night"))
+        shares = [every["within"]["mean"], day["settled"]["mean"], night["settled"]["mean"], every["sure"]]
+        told += [f"{share:.1f}%" for share in (*shares, every["sure_right"])] + [f"{every['off_map']:.2f}%"]
     for value in told:
         assert value in readme, value

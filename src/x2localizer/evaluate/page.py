@@ -184,6 +184,13 @@ def _tracking(values: Values) -> str:
     )
 
 
+def _tracking_terms(values: Values) -> str:
+    return (
+        f"The first {values['rides']} of these drives, with some of the map left out, degraded, or smoothed.\n\n"
+        + tracking_tables.table_text(tracking_tables.from_values(values["rows"]))
+    )
+
+
 def off_map(rides: int) -> str:
     """How many drives were off the map."""
     return f"; {rides} more are off the map" if rides else ""
@@ -208,6 +215,7 @@ SECTIONS = (
     Section("Long range", "long-range", _long_range),
     Section("Long range on the dataset's regions", "long-range-dataset", _long_range_on_regions),
     Section("Tracking", "tracking", _tracking),
+    Section("Tracking, each term left out", "tracking-terms", _tracking_terms, optional=True),
 )
 
 
