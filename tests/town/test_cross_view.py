@@ -37,7 +37,7 @@ def _corners(box: Floats) -> Floats:
 
 
 def test_building_corners_are_seen_where_they_project(films: list[Film]) -> None:
-    checked, left_exact, right_exact, top_exact = 0, 0, 0, 0
+    checked, left_exact, right_exact, in_view, top_exact = 0, 0, 0, 0, 0
     for film in films:
         for time_s in (0.0, 12.0, 24.0):
             camera = film.camera(time_s)
@@ -59,12 +59,14 @@ def test_building_corners_are_seen_where_they_project(films: list[Film]) -> None
                 nearest = spots[np.argmin(spots[:, 2])]
                 eaves = camera.horizon - camera.focal * (box[BOX.eaves] - camera.z) / nearest[2]
                 at = rows[np.abs(columns + 0.5 - nearest[0]) < 1.0]
+                in_view += len(at) > 0
                 top_exact += len(at) > 0 and abs(at.min() + 0.5 - eaves) < 3.0
     assert checked >= 10
     # Other things hide some edges; many must be exact to the pixel.
     assert left_exact >= 0.4 * checked
     assert right_exact >= 0.4 * checked
-    assert top_exact >= 0.3 * checked
+    assert in_view >= 10
+    assert top_exact >= 0.3 * in_view  # roofs rise above the eaves of the others
 
 
 def _marked_road(town: Town) -> tuple[Floats, Floats, int]:
