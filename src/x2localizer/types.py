@@ -6,6 +6,7 @@ metres, images are RGB ``uint8`` arrays of shape (height, width, 3).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -81,6 +82,13 @@ class Movement:
     turn_deg: float
     distance_sd_m: float
     turn_sd_deg: float
+
+    def then(self, other: Movement) -> Movement:
+        """This movement and the one that follows it, as one."""
+        return Movement(
+            self.start_s, other.end_s, self.distance_m + other.distance_m, self.turn_deg + other.turn_deg,
+            math.hypot(self.distance_sd_m, other.distance_sd_m), math.hypot(self.turn_sd_deg, other.turn_sd_deg),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -7,7 +7,6 @@ that the camera may have gone anywhere in reach.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -140,10 +139,7 @@ def joined(movements: Sequence[Movement], step_s: float) -> list[Movement]:
         if last is None or m.start_s - last.end_s > 1e-3 or m.end_s - last.start_s > step_s + 1e-3:
             steps.append(m)
         else:
-            steps[-1] = Movement(
-                last.start_s, m.end_s, last.distance_m + m.distance_m, last.turn_deg + m.turn_deg,
-                math.hypot(last.distance_sd_m, m.distance_sd_m), math.hypot(last.turn_sd_deg, m.turn_sd_deg),
-            )  # fmt: skip
+            steps[-1] = last.then(m)
     return steps
 
 

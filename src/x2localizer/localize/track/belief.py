@@ -335,10 +335,7 @@ def straightened(movements: Sequence[Movement]) -> list[Movement]:
         if last is None or abs(last.turn_deg) + abs(m.turn_deg) > STRAIGHT_DEG or abs(last.end_s - m.start_s) > 1e-3:
             out.append(m)
         else:
-            out[-1] = Movement(
-                last.start_s, m.end_s, last.distance_m + m.distance_m, last.turn_deg + m.turn_deg,
-                math.hypot(last.distance_sd_m, m.distance_sd_m), math.hypot(last.turn_sd_deg, m.turn_sd_deg),
-            )  # fmt: skip
+            out[-1] = last.then(m)
     return out
 
 
