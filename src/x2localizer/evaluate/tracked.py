@@ -162,8 +162,9 @@ def _key(ground: str, recording: Recording, arm: Arm, settings: TrackSettings, c
     if arm.tiles:
         digest.update(np.nan_to_num(recording.codes).tobytes())
     odometry = recording.odometry[arm.source]
-    moved = [(m.end_s, m.distance_m, m.turn_deg) for movements in odometry.movements for m in movements]
+    moved = [astuple(movement) for movements in odometry.movements for movement in movements]
     digest.update(np.array(moved, np.float64).tobytes())
+    digest.update(np.array([odometry.scale_sd, odometry.bias_sd_deg_s]).tobytes())
     return digest.hexdigest()[:20]
 
 
