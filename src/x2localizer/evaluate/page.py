@@ -168,7 +168,10 @@ def _long_range(values: Values) -> str:
 
 
 def _long_range_today(values: Values) -> str:
-    return "The localizer over one gallery of all test towns, on the dataset of this version.\n\n" + _arms(values)
+    return (
+        "The localizer over one gallery of all test towns, on the dataset of this version: `x2l evaluate town "
+        "--protocol long-range --no-tracking --arms SWRL --arms once --data data/standard`.\n\n" + _arms(values)
+    )
 
 
 def _long_range_on_regions(values: Values) -> str:
@@ -190,7 +193,8 @@ def _tracking(values: Values) -> str:
 
 def _tracking_terms(values: Values) -> str:
     return (
-        f"The first {values['rides']} of these drives, with some of the map left out, degraded, or smoothed.\n\n"
+        f"The first {values['rides']} of these drives, with some of the map left out, degraded, or smoothed: "
+        f"`x2l evaluate town --protocol tracking --data data/standard --rides {values['rides']}`.\n\n"
         + tracking_tables.table_text(tracking_tables.from_values(values["rows"]))
     )
 
