@@ -16,6 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from x2localizer.errors import ConfigError, nearest
 
+RELEASED = "eye"
+"""The bundle of this package that is used where none is named."""
 STAGES = ("image", "full", "progressive")
 """The stages of training, in their order; each is a branch of TrainSettings."""
 
@@ -49,6 +51,8 @@ class SplitSettings(Settings):
     videos_per_town: int = Field(72, ge=1, le=2000)
     """With grid = false: drives in each town."""
     long_drives_per_town: int = Field(0, ge=0, le=99)
+    night_share: float = Field(0.0, ge=0, le=1)
+    """Share of the clips that are filmed at night. Of the long drives it is always a quarter."""
 
 
 class DatasetSettings(Settings):
@@ -80,6 +84,8 @@ class DatasetSettings(Settings):
     film_width: int = Field(384, ge=32, le=1920)
     other_cameras: bool = False
     """True: every second long drive is filmed with another field of view."""
+    varied_cameras: bool = False
+    """True: every clip has a camera of its own: its height, its field of view, how it is mounted and how it exposes."""
     jpeg_quality: int = Field(92, ge=50, le=100)
 
     @model_validator(mode="after")
@@ -187,6 +193,8 @@ class StageSettings(Settings):
     """AdamW as in the paper, or Muon for hidden matrices (AdamW for the rest), which saves steps in small towers."""
     lr: float = Field(1e-3, gt=0)
     """Learning rate after the warm-up."""
+    ground_lr_share: float = Field(1.0, gt=0, le=1)
+    """Learning rate of the ground tower, as a share of the other's: less where it starts from a trained one."""
     weight_decay: float = Field(0.05, ge=0)
     """Decay of all weights that train."""
     warmup: int = Field(200, ge=0)
@@ -336,6 +344,8 @@ class TrackSettings(Settings):
     most_poses: int = Field(300_000, ge=1000)
     start_poses: int = Field(250_000, ge=1000)
     """At least so many at the start, however small the map is."""
+    more_on_tiles: float = Field(3.0, ge=1)
+    """So many times as many at the start without roads; those that the first frames speak for are kept."""
     least_poses: int = Field(6_000, ge=100)
     unclear_poses: int = Field(80_000, ge=100)
     """At least so many while several places are possible: a place that has lost its last pose is lost."""
@@ -347,11 +357,11 @@ class TrackSettings(Settings):
     """Weight of a frame's evidence: neighbouring frames are not independent."""
     tile_apart_m: float = Field(10.0, gt=0)
     """Distance after which a frame counts in full."""
-    temperature: float = Field(0.045, gt=0)
+    temperature: float = Field(0.06, gt=0)
     """Of the softmax over tiles, where they fit well."""
     temperature_most: float = Field(0.14, gt=0)
     temperature_slope: float = Field(0.6, ge=0)
-    good_similarity: float = 0.76
+    good_similarity: float = 0.85
     """Similarity of the best tiles at which they fit well."""
     tile_error_share: float = Field(0.1, gt=0, lt=1)
     """Probability that a frame tells nothing of its place."""

@@ -12,10 +12,3 @@ def cut_tiles(region: Image, n: int) -> Image:
     t = region.shape[0] // n
     tiles = region[: n * t, : n * t].reshape(n, t, n, t, 3).transpose(0, 2, 1, 3, 4)
     return np.ascontiguousarray(tiles.reshape(n * n, t, t, 3))
-
-
-def half_stride(region: Image, n: int, px: int) -> Image:
-    """Tiles of a region's picture (n px, n px, 3) at every half tile, shape (2 n - 1, 2 n - 1, px, px, 3)."""
-    half = px // 2
-    windows = np.lib.stride_tricks.sliding_window_view(region, (px, px), axis=(0, 1))
-    return windows[: (2 * n - 1) * half : half, : (2 * n - 1) * half : half].transpose(0, 1, 3, 4, 2)

@@ -30,7 +30,7 @@ from x2localizer.datasets.tables import FORMAT, SPLITS, FrameRow, RegionRow, Row
 from x2localizer.errors import DatasetError
 from x2localizer.files import LOCK, only_writer, remove_unfinished, write_text
 from x2localizer.sources.imagery import write_geotiff
-from x2localizer.town.drive import FOV_DEG, Drive, draw_drive, open_film, region_bounds
+from x2localizer.town.drive import FOV_DEG, Drive, draw_drive, open_film, region_bounds, with_camera
 from x2localizer.town.folder import roads_geojson
 from x2localizer.town.noise import stream
 from x2localizer.town.place import ZOOM, core_regions, place_for
@@ -235,9 +235,14 @@ class _Part:
     def add_clip(self, region: Region, number: int) -> bool:
         """Add one video inside a region; returns False if no road there is long enough."""
         last = (self.settings.keyframes - 1) * self.settings.keyframe_spacing_s
-        drive = draw_drive(self.town, number, last, region_bounds(self.town, region), fair=self.settings.fair)
+        rng = stream(self.job.seed, "clip", number)
+        night = bool(rng.uniform() < self.job.settings.night_share)
+        bounds = region_bounds(self.town, region)
+        drive = draw_drive(self.town, number, last, bounds, night=night, fair=self.settings.fair)
         if drive is None:
             return False
+        if self.settings.varied_cameras:
+            drive = with_camera(drive, rng)
         times = np.arange(0.0, last + 1e-6, self.settings.frame_spacing_s)
         video_id = f"{self.area}-{number:04d}"
         start = start_time(drive.conditions, stream(self.job.seed, "clock", number))

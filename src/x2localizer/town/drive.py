@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from x2localizer.town.layers import Float32
 from x2localizer.town.noise import stream
 from x2localizer.town.place import Bounds, bounds_around
 from x2localizer.town.route import STEP_M, Route, draw_route, drive_times, headings
-from x2localizer.town.scene import Camera, Look, Scene, build_scene, camera_at
+from x2localizer.town.scene import CAMERA_HEIGHT_M, Camera, Look, Scene, build_scene, camera_at
 from x2localizer.town.seasons import season_palette, season_trees
 from x2localizer.town.street import VIEW_M, render
 from x2localizer.town.town import Town
@@ -66,6 +66,7 @@ class Drive:
     mount_pitch: float
     traffic: tuple[MovingCar, ...]  # at most MOVING_CARS
     fov_deg: float = FOV_DEG  # of the camera, from its left edge to its right edge
+    camera_m: float = CAMERA_HEIGHT_M  # of the camera, above ground
 
     @property
     def duration_s(self) -> float:
@@ -128,6 +129,24 @@ def draw_drive(
     return Drive(seed, route, times, distances, conditions, shake, yaw, pitch, _draw_traffic(rng, conditions), fov_deg)
 
 
+def with_camera(drive: Drive, rng: np.random.Generator) -> Drive:
+    """The same drive with another camera: behind the windscreen of a van, say, and with a wider lens."""
+    conditions = replace(
+        drive.conditions,
+        exposure=float(np.exp(rng.normal(0, 0.25))),
+        warmth=float(rng.normal(0, 0.06)),
+        noise=drive.conditions.noise * float(rng.uniform(0.7, 1.6)),
+    )
+    return replace(
+        drive,
+        conditions=conditions,
+        fov_deg=float(rng.uniform(50.0, 90.0)),
+        camera_m=float(rng.uniform(1.1, 2.4)),
+        mount_yaw=float(np.radians(rng.normal(0, 2.5))),
+        mount_pitch=float(np.radians(rng.normal(0, 1.8))),
+    )
+
+
 def _draw_shake(rng: np.random.Generator) -> Shake:
     waves = [
         (rng.uniform(0.1, 0.5, 3) * np.radians(size_deg), rng.uniform(0.4, 5.0, 3), rng.uniform(0, 6.3, 3))
@@ -165,7 +184,7 @@ class Film:
         x, y, heading = (float(v[0]) for v in self.drive.places(np.array([time_s])))
         yaw, pitch = self.drive.shake.at(time_s)
         heading, pitch = heading + self.drive.mount_yaw + yaw, self.drive.mount_pitch + pitch
-        return camera_at(x, y, heading, self.height, self.width, self.drive.fov_deg, pitch)
+        return camera_at(x, y, heading, self.height, self.width, self.drive.fov_deg, pitch, self.drive.camera_m)
 
     def image(self, time_s: float) -> Image:
         """The frame at a time, (height, width, 3)."""

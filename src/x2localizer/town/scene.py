@@ -34,11 +34,12 @@ class Camera(NamedTuple):
 
 
 def camera_at(
-    x: float, y: float, heading: float, height: int, width: int, fov_deg: float = 65.0, pitch: float = 0.0
-) -> Camera:
-    """A camera 1.5 m above ground; ``heading`` and ``pitch`` in radians, a positive pitch looks up."""
+    x: float, y: float, heading: float, height: int, width: int, fov_deg: float = 65.0, pitch: float = 0.0,
+    above_m: float = CAMERA_HEIGHT_M,
+) -> Camera:  # fmt: skip
+    """A camera ``above_m`` above ground; ``heading`` and ``pitch`` in radians, a positive pitch looks up."""
     focal = 0.5 * width / float(np.tan(np.radians(fov_deg) / 2))
-    return Camera(x, y, CAMERA_HEIGHT_M, heading, focal, 0.55 * height + pitch * focal, height, width)
+    return Camera(x, y, above_m, heading, focal, 0.55 * height + pitch * focal, height, width)
 
 
 def project(camera: Camera, points: Floats) -> Floats:
