@@ -22,7 +22,7 @@ from x2localizer.learn.model import Model
 
 
 def test_every_preset_is_valid() -> None:
-    assert preset_names("train") == ["gama", "town", "town-deit", "town-quick"]
+    assert preset_names("train") == ["eye", "gama", "town", "town-deit", "town-quick"]
     for name in preset_names("train"):
         load_config(TrainSettings, "train", name)
 

@@ -41,7 +41,7 @@ def _settings(family: str, **changes: object) -> TrainSettings:
 
 
 def test_families_are_found_by_their_files() -> None:
-    assert families.families.names() == ["deit", "toy-clip", "toy-cnn"]
+    assert families.families.names() == ["deit", "headings", "toy-clip", "toy-cnn"]
     with pytest.raises(ConfigError, match="Did you mean 'toy-cnn'"):
         families.family_of(ModelSettings(family="toy-cmm"))
 

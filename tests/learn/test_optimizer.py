@@ -27,7 +27,7 @@ def test_what_is_no_matrix_of_a_block_moves_as_with_adamw() -> None:
     ours, theirs = nn.Linear(5, 3), nn.Linear(5, 3)
     theirs.load_state_dict(ours.state_dict())
     settings = StageSettings(lr=0.01, weight_decay=0.1, optimizer="muon")
-    mine = MuonAdamW([], ours.parameters(), settings)
+    mine = MuonAdamW([{"params": list(ours.parameters()), "muon": False}], settings)
     reference = torch.optim.AdamW(theirs.parameters(), 0.01, weight_decay=0.1)
     for _ in range(5):
         x = torch.randn(7, 5)
@@ -42,11 +42,13 @@ def test_only_matrices_of_blocks_and_adapters_go_to_muon() -> None:
     model = Model(ModelSettings(backbone=BackboneSettings(width=12, depth=1, heads=2), dim=8))
     optimizer = build_optimizer(model, StageSettings(optimizer="muon"))
     names = {id(parameter): name for name, parameter in model.named_parameters()}
-    by_kind = {group["muon"]: [names[id(p)] for p in group["params"]] for group in optimizer.param_groups}
+    by_kind: dict[bool, list[str]] = {True: [], False: []}
+    for group in optimizer.param_groups:
+        by_kind[group["muon"]] += [names[id(p)] for p in group["params"]]
     matrices = ("attn.qkv.weight", "attn.proj.weight", "mlp.fc1.weight", "mlp.fc2.weight")
     adapter = [f"adapters.0.{layer}.weight" for layer in ("D_fc1", "D_fc2")]
     inner = [*(f"backbone.blocks.0.{name}" for name in matrices), *adapter]
-    assert by_kind[True] == [f"{tower}.{name}" for tower in ("ground", "aerial") for name in inner]
+    assert by_kind[True] == [f"{tower}.{name}" for tower in ("aerial", "ground") for name in inner]
     assert len(by_kind[True]) + len(by_kind[False]) == len(names)
     assert isinstance(build_optimizer(model, StageSettings()), torch.optim.AdamW)
 
@@ -54,7 +56,19 @@ def test_only_matrices_of_blocks_and_adapters_go_to_muon() -> None:
 def test_a_muon_step_is_as_large_as_an_adamw_step() -> None:
     torch.manual_seed(0)
     weight = nn.Parameter(torch.zeros(128, 512))
-    optimizer = MuonAdamW([weight], [], StageSettings(lr=0.01, weight_decay=0.0, optimizer="muon"))
+    settings = StageSettings(lr=0.01, weight_decay=0.0, optimizer="muon")
+    optimizer = MuonAdamW([{"params": [weight], "muon": True}], settings)
     weight.grad = torch.randn(128, 512)
     optimizer.step()
     assert 0.001 < float(weight.detach().square().mean().sqrt()) < 0.004
+
+
+def test_muon_takes_a_convolution_as_a_matrix() -> None:
+    weight = nn.Parameter(torch.zeros(16, 8, 3, 3))
+    optimizer = MuonAdamW(
+        [{"params": [weight], "muon": True}], StageSettings(lr=1.0, weight_decay=0.0, optimizer="muon")
+    )
+    weight.grad = torch.randn(16, 8, 3, 3, generator=torch.Generator().manual_seed(0))
+    optimizer.step()
+    lengths = torch.linalg.svdvals(weight.detach().flatten(1)) / (0.2 * 72**0.5)
+    assert 0.5 < float(lengths.min()) <= float(lengths.max()) < 1.5

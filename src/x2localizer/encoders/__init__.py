@@ -1,6 +1,8 @@
 """Encoders: what they promise, and the one that runs a trained bundle on ONNX Runtime."""
 
-from x2localizer.encoders.bundle import Bundle, open_bundle, shipped
+from x2localizer.encoders.bundle import Bundle, open_bundle, shipped, shipped_for
 from x2localizer.encoders.protocol import Encoder, EncoderSpec, Part, SetCodes
 
-__all__ = ["Bundle", "Encoder", "EncoderSpec", "Part", "SetCodes", "open_bundle", "shipped"]
+__all__ = [
+    "Bundle", "Encoder", "EncoderSpec", "Part", "SetCodes", "open_bundle", "shipped", "shipped_for",
+]  # fmt: skip

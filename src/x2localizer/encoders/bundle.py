@@ -25,10 +25,11 @@ import numpy as np
 import onnxruntime as ort
 from pydantic import TypeAdapter
 
-from x2localizer.config import ModelSettings, validate
+from x2localizer.config import RELEASED, ModelSettings, validate
+from x2localizer.encoders.area import encode_tile_by_tile
 from x2localizer.encoders.protocol import PARTS, Capabilities, EncoderSpec, Part, SetCodes
 from x2localizer.errors import BundleError
-from x2localizer.types import Codes, Images
+from x2localizer.types import Bools, Codes, Image, Images
 
 FORMAT = 1
 
@@ -67,9 +68,13 @@ class Bundle:
         return self._run("frame", images)[0]
 
     def encode_tiles(self, images: Images) -> Codes:
-        """Image codes of aerial tiles: (n, t, t, 3) -> (n, d)."""
+        """Image codes of aerial tiles: (n, t, t, 3) -> (n, d), or (n, headings, d) if there are several headings."""
         self._insist(images, 4, self.spec.tile_px, self.spec.tile_px)
         return self._run("tile", images)[0]
+
+    def encode_area(self, image: Image, wanted: Bools | None = None) -> Codes:
+        """Image codes of the tiles of an area at half stride: (a t, b t, 3) -> (2 a - 1, 2 b - 1, headings, d)."""
+        return encode_tile_by_tile(self.encode_tiles, image, self.spec, wanted)
 
     def encode_prefixes(self, images: Images) -> SetCodes:
         """Set codes of prefixes of one length: (b, s, h, w, 3)."""
@@ -133,6 +138,15 @@ def shipped(name: str) -> Path | None:
     return here if name.isidentifier() and (here / "bundle.json").is_file() else None
 
 
+def shipped_for(fingerprint: str) -> str:
+    """The name of the shipped bundle that has a fingerprint; of the released one if none has."""
+    folder = Path(str(resources.files("x2localizer"))) / "bundles"
+    for path in sorted(folder.glob("*/bundle.json")):
+        if json.loads(path.read_text(encoding="utf-8"))["fingerprint"] == fingerprint:
+            return path.parent.name
+    return RELEASED
+
+
 def open_bundle(root: str | Path, *, threads: int = 0, verify: bool = True) -> Bundle:
     """Open a bundle by its folder, or a shipped one by its name; a damaged one is a clear error."""
     root = shipped(str(root)) or Path(root)
@@ -163,5 +177,5 @@ def spec_of(model: ModelSettings, capabilities: Capabilities) -> EncoderSpec:
     """The sizes of a model, and what its family can do."""
     return EncoderSpec(
         model.frame_height, model.frame_width, model.tile_px, model.dim, model.frames, model.region_tiles,
-        capabilities.parts, capabilities.shortest_prefix, capabilities.tokens,
+        capabilities.parts, capabilities.shortest_prefix, capabilities.tokens, capabilities.headings,
     )  # fmt: skip

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from x2localizer.types import Codes, Images
+from x2localizer.types import Bools, Codes, Image, Images
 
 Part = Literal["frame", "tile", "prefix", "region"]
 PARTS: tuple[Part, ...] = ("frame", "tile", "prefix", "region")
@@ -37,6 +37,7 @@ class Capabilities:
     parts: tuple[Part, ...] = PARTS
     shortest_prefix: int = 1
     tokens: bool = True
+    headings: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,8 @@ class EncoderSpec:
     parts: which parts there are.
     shortest_prefix: frames of the shortest prefix; a video network may need a full clip.
     tokens: whether set codes have a token for each picture; without them similarities of tokens cannot be used.
+    headings: codes of each tile. 1: one, whichever way the camera looks. 8: one for a camera that looks north, one for
+        north-east, and so on.
     """
 
     frame_height: int
@@ -62,6 +65,7 @@ class EncoderSpec:
     parts: tuple[Part, ...] = PARTS
     shortest_prefix: int = 1
     tokens: bool = True
+    headings: int = 1
 
     @property
     def frame_size(self) -> tuple[int, int]:
@@ -95,10 +99,19 @@ class Encoder(Protocol):
         """A name for exactly the weights that one part needs: encoders that share them share their codes."""
 
     def encode_frames(self, images: Images) -> Codes:
-        """Image codes of street frames: (n, h, w, 3) -> (n, d)."""
+        """Image codes of street frames: (n, h, w, 3) -> (n, d).
+
+        Their length is 1, or less than 1 where a frame says little of its place, if the encoder can tell.
+        """
 
     def encode_tiles(self, images: Images) -> Codes:
-        """Image codes of aerial tiles: (n, t, t, 3) -> (n, d)."""
+        """Image codes of aerial tiles: (n, t, t, 3) -> (n, d), or (n, headings, d) if there are several headings."""
+
+    def encode_area(self, image: Image, wanted: Bools | None = None) -> Codes:
+        """Image codes of the tiles of an area at half stride: (a t, b t, 3) -> (2 a - 1, 2 b - 1, headings, d).
+
+        Tiles that are not ``wanted``, (2 a - 1, 2 b - 1), are left out: their codes are zero.
+        """
 
     def encode_prefixes(self, images: Images) -> SetCodes:
         """Set codes of prefixes of one length: (b, s, h, w, 3)."""

@@ -39,15 +39,17 @@ class PairBatch:
     frames: (b, 3, h, w).
     tiles: (b, 3, t, t).
     places: where each frame was taken, as column and row of the tile grid with fractions, (b, 2).
+    headings: which way each camera looks in its tile, radians clockwise from up, to about 22 degrees, (b,).
     """
 
     frames: Tensor
     tiles: Tensor
     places: Tensor
+    headings: Tensor
 
     def to(self, device: torch.device) -> PairBatch:
         """The same on a device."""
-        return PairBatch(self.frames.to(device), self.tiles.to(device), self.places.to(device))
+        return PairBatch(*(getattr(self, name).to(device) for name in self.__slots__))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,18 +138,19 @@ class Videos:
 
     def frames(self, video: int, count: int) -> npt.NDArray[np.uint8]:
         """The first ``count`` keyframes of a video, (count, h, w, 3)."""
-        return self._frames([row.image for row in self.keyframes[video][:count]])
+        return self.pictures([row.image for row in self.keyframes[video][:count]])
 
     def tiles(self, region: int) -> npt.NDArray[np.uint8]:
         """The tiles of a region, row by row, (n n, t, t, 3)."""
-        return cut_tiles(self._region_picture(region), self.model.region_tiles)
+        return cut_tiles(self.region_picture(region), self.model.region_tiles)
 
-    def _region_picture(self, region: int) -> npt.NDArray[np.uint8]:
+    def region_picture(self, region: int) -> npt.NDArray[np.uint8]:
         """A region as one picture, (n t, n t, 3)."""
         side = self.model.region_tiles * self.model.tile_px
         return self.data.picture(self.region_rows[region].image, (side, side))
 
-    def _frames(self, media: list[Media]) -> npt.NDArray[np.uint8]:
+    def pictures(self, media: list[Media]) -> npt.NDArray[np.uint8]:
+        """Street frames, (n, h, w, 3)."""
         size = (self.model.frame_height, self.model.frame_width)
         return np.stack([self.data.picture(item, size) for item in media])
 
@@ -170,7 +173,7 @@ class Videos:
         Augmented: the region turned by quarter turns, video and region mirrored together, both in other light.
         """
         videos, frames, places = self._videos(rng, stage)
-        regions = [self._region_picture(int(self.region_of[v])) for v in videos]
+        regions = [self.region_picture(int(self.region_of[v])) for v in videos]
         if stage.augment:
             regions = [np.rot90(region, int(rng.integers(4))) for region in regions]
             for i in np.flatnonzero(rng.uniform(size=len(videos)) < 0.5):
@@ -194,7 +197,7 @@ class Videos:
         light.
         """
         rows = np.array([int(rng.choice(self.every.with_tile[int(v)])) for v in self.draw(rng, stage)])
-        frames = self._frames([self.every.media("image", row) for row in rows])
+        frames = self.pictures([self.every.media("image", row) for row in rows])
         margin = self.data.tile_margin_px if stage.augment and stage.shift_tiles else 0
         moved = rng.integers(-margin, margin + 1, (len(rows), 2)) if margin else np.zeros((len(rows), 2), int)
         tiles = np.stack(
@@ -203,14 +206,20 @@ class Videos:
                 for row, (right, down) in zip(rows, moved, strict=True)
             ]
         )
+        headings = np.radians(self.every.heading_deg[rows])
         if stage.augment:
-            tiles = np.stack([np.rot90(tile, int(rng.integers(4))) for tile in tiles])
+            quarters = [int(rng.integers(4)) for _ in tiles]
+            tiles = np.stack([np.rot90(tile, quarter) for tile, quarter in zip(tiles, quarters, strict=True)])
+            headings = headings - np.pi / 2 * np.array(quarters)  # rot90 turns to the left
             flip = rng.uniform(size=len(rows)) < 0.5
             frames[flip], tiles[flip] = frames[flip][:, :, ::-1], tiles[flip][:, :, ::-1]
+            headings[flip] *= -1.0
         zoom = self.region_rows[0].zoom
         x, y = geo.tile_coordinates(self.every.lat[rows], self.every.lon[rows], zoom)
         light = relight if stage.augment else as_is
-        return PairBatch(light(rng, frames), light(rng, tiles), torch.from_numpy(np.stack([x, y], 1)))
+        lit = light(rng, frames), light(rng, tiles)
+        headings = headings + rng.uniform(-np.pi / 8, np.pi / 8, len(rows))  # a map has every 45 degrees
+        return PairBatch(*lit, torch.from_numpy(np.stack([x, y], 1)), torch.from_numpy(headings).float())
 
 
 class _FrameColumns:
@@ -220,6 +229,7 @@ class _FrameColumns:
         table = data.frame_table
         self.lat = table["lat_deg"].to_numpy()
         self.lon = table["lon_deg"].to_numpy()
+        self.heading_deg = table["heading_deg"].to_numpy()
         self.columns = {
             kind: [
                 table[f"{kind}_path"].combine_chunks().dictionary_encode(),

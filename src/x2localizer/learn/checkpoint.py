@@ -131,16 +131,21 @@ def restore(checkpoint: Checkpoint) -> Model:
 
 
 def load_start(model: Model, checkpoint: Checkpoint) -> None:
-    """Put the weights of another run into a model.
+    """Put the weights of another run into a model; of another family those that it can take over.
 
     Stage 1 does not train adapters: after it the model may have none, or adapters of another size.
     """
-    if checkpoint.settings.model.family != model.settings.family:
-        raise CheckpointError(
-            f"The checkpoint is of the family '{checkpoint.settings.model.family}', not '{model.settings.family}'.",
-            "Set model.family to that of the checkpoint, or start from another one.",
-        )
+    other = checkpoint.settings.model.family
     tensors = checkpoint.tensors
+    if other != model.settings.family:
+        taken = model.family.taken_from(other, tensors)
+        if not taken:
+            raise CheckpointError(
+                f"The checkpoint is of the family '{other}', not '{model.settings.family}'.",
+                "Set model.family to that of the checkpoint, or start from another one.",
+            )
+        load_weights(model, {**model.state_dict(), **taken})
+        return
     if checkpoint.state["stage"] == "image":
         own = {name: tensor for name, tensor in model.state_dict().items() if model.is_adapter(name)}
         tensors = {name: tensor for name, tensor in tensors.items() if not model.is_adapter(name)} | own

@@ -7,12 +7,13 @@ import torch
 
 from x2localizer.config import ModelSettings
 from x2localizer.encoders import EncoderSpec, Part, SetCodes
+from x2localizer.encoders.area import encode_tile_by_tile
 from x2localizer.encoders.bundle import spec_of
 from x2localizer.encoders.protocol import IMAGE_PARTS
 from x2localizer.learn.batches import to_input
 from x2localizer.learn.checkpoint import Checkpoint, fingerprint_of, restore
 from x2localizer.learn.towers import SetEmbedding
-from x2localizer.types import Codes, Images
+from x2localizer.types import Bools, Codes, Image, Images
 
 
 class CheckpointEncoder:
@@ -53,6 +54,11 @@ class CheckpointEncoder:
     def encode_tiles(self, images: Images) -> Codes:
         """Image codes of aerial tiles: (n, t, t, 3) -> (n, d)."""
         return _numpy(self._towers.aerial(self._input(images)))
+
+    @torch.no_grad()
+    def encode_area(self, image: Image, wanted: Bools | None = None) -> Codes:
+        """Image codes of the tiles of an area at half stride: (a t, b t, 3) -> (2 a - 1, 2 b - 1, headings, d)."""
+        return encode_tile_by_tile(self.encode_tiles, image, self.spec, wanted)
 
     @torch.no_grad()
     def encode_prefixes(self, images: Images) -> SetCodes:

@@ -31,7 +31,7 @@ from x2localizer.learn.gather import average_gradients, rank_and_world
 from x2localizer.learn.loader import ahead
 from x2localizer.learn.model import Model
 from x2localizer.learn.optimizer import build_optimizer
-from x2localizer.learn.stages import Batch, Stage, full_stage, image_stage, progressive_stage
+from x2localizer.learn.stages import Batch, Stage, full_stage, heading_stage, image_stage, progressive_stage
 
 Report = Callable[[str, int, int, dict[str, float]], None]
 """Called with the stage, the step, the number of steps, and either the loss or the metrics of an evaluation."""
@@ -88,7 +88,9 @@ def train(
                 continue
             best = out / name / "best.safetensors"
             if name in stages and not (out / name / "done.json").is_file():
-                if name == "image":
+                if name == "image" and model.capabilities.headings > 1:
+                    run(heading_stage(settings, *videos))
+                elif name == "image":
                     run(image_stage(settings, *videos))
                 elif name == "full":
                     run(full_stage(settings, *videos))
@@ -155,7 +157,7 @@ def run_stage(
     for step, batch in batches:
         model.train()
         for group in optimizer.param_groups:
-            group["lr"] = learning_rate(stage.settings, step)
+            group["lr"] = learning_rate(stage.settings, step) * group.get("share", 1.0)
         with fabric.autocast():
             losses = stage.loss(model, batch.to(fabric.device))
         _insist_finite(stage.name, step, losses.terms, folder)

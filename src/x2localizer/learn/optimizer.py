@@ -7,7 +7,6 @@ bfloat16, which many CPUs lack.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -32,13 +31,12 @@ def orthogonal(matrix: Tensor) -> Tensor:
 
 
 class MuonAdamW(torch.optim.Optimizer):
-    """Muon for some parameters, AdamW for others. Their steps have similar sizes, so one learning rate serves both."""
+    """Muon for some parameters, AdamW for others. Their steps have similar sizes, so one learning rate serves both.
 
-    def __init__(self, matrices: Iterable[nn.Parameter], others: Iterable[nn.Parameter], settings: StageSettings):
-        groups: list[dict[str, Any]] = [
-            {"params": list(matrices), "muon": True},
-            {"params": list(others), "muon": False},
-        ]
+    groups: ``params``, whether ``muon`` trains them, and their ``share`` of the learning rate.
+    """
+
+    def __init__(self, groups: list[dict[str, Any]], settings: StageSettings):
         defaults = {"lr": settings.lr, "weight_decay": settings.weight_decay}
         super().__init__([group for group in groups if group["params"]], defaults)
 
@@ -58,9 +56,10 @@ class MuonAdamW(torch.optim.Optimizer):
         if not state:
             state["momentum"] = torch.zeros_like(parameter)
         state["momentum"].mul_(MOMENTUM).add_(grad)
-        scale = 0.2 * float(max(parameter.shape)) ** 0.5
-        move: Tensor = orthogonal(grad + MOMENTUM * state["momentum"]) * scale
-        return move
+        scale = 0.2 * float(max(parameter.shape[0], parameter[0].numel())) ** 0.5
+        matrix = (grad + MOMENTUM * state["momentum"]).flatten(1)  # a convolution is a matrix, too
+        move: Tensor = orthogonal(matrix) * scale
+        return move.view_as(parameter)
 
     def _adam(self, parameter: nn.Parameter) -> Tensor:
         state, grad = self.state[parameter], parameter.grad
@@ -82,12 +81,15 @@ def build_optimizer(model: Model, settings: StageSettings) -> torch.optim.Optimi
     wanted = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     if settings.optimizer == "adamw":
         return torch.optim.AdamW([p for _, p in wanted], settings.lr, weight_decay=settings.weight_decay)
-    hidden = {name for name, p in wanted if p.ndim == 2 and model.family.is_hidden_matrix(name.partition(".")[2])}
+    hidden = {name for name, p in wanted if p.ndim in (2, 4) and model.family.is_hidden_matrix(name.partition(".")[2])}
     if not hidden:
         raise ConfigError(
             f"The family '{model.settings.family}' has no matrices that Muon could train in this stage.",
             "Set the stage's optimizer to adamw.",
         )
-    return MuonAdamW(
-        (p for name, p in wanted if name in hidden), (p for name, p in wanted if name not in hidden), settings
-    )
+    groups = []
+    for prefix, share in (("aerial.", 1.0), ("ground.", settings.ground_lr_share)):
+        for muon in (True, False):
+            chosen = [p for name, p in wanted if name.startswith(prefix) and (name in hidden) == muon]
+            groups.append({"params": chosen, "muon": muon, "share": share})
+    return MuonAdamW(groups, settings)

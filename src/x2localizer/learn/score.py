@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from x2localizer.config import ObjectiveSettings
+from x2localizer.encoders.area import half_stride
 from x2localizer.learn.batches import Videos, to_input
 from x2localizer.learn.model import Model
 from x2localizer.learn.objective import fine_similarity, mixed_similarity, token_similarity
@@ -96,6 +97,29 @@ def pair_recall(model: Model, videos: Videos) -> float:
         tiles.append(model.aerial(to_input(around).to(_device(model))))
     scores = torch.cat(frames) @ torch.cat(tiles).t()
     return recall_at(ranks_of(scores.cpu().numpy(), np.arange(len(scores))), 1)
+
+
+@torch.no_grad()
+def heading_recalls(model: Model, videos: Videos, temperature: float) -> dict[str, float]:
+    """R@1 in percent of videos among the regions, by the summed odds of all tiles and headings, by day and at night.
+
+    For the first frame alone and for all of them, such as ``day@1``. At the temperature of the loss, odds are right.
+    """
+    model.eval()
+    regions = []
+    for number in range(len(videos.region_rows)):
+        tiles = half_stride(videos.region_picture(number), videos.model.tile_px)
+        codes = model.aerial(to_input(tiles.reshape(-1, *tiles.shape[2:])).to(_device(model)))
+        regions.append(codes.flatten(0, 1))
+    found: dict[str, list[bool]] = {}
+    for i, video in enumerate(videos.videos):
+        frames = model.ground(to_input(videos.frames(i, videos.model.frames)).to(_device(model)))
+        odds = torch.stack([torch.logsumexp(frames @ codes.t() / temperature, 1) for codes in regions], 1)  # (k, r)
+        when = "night" if video.daytime == "night" else "day"
+        for count in (1, len(frames)):
+            right = int(odds[:count].sum(0).argmax()) == videos.region_of[i]
+            found.setdefault(f"{when}@{count}", []).append(right)
+    return {name: 100.0 * float(np.mean(right)) for name, right in sorted(found.items())}
 
 
 def _device(model: Model) -> torch.device:

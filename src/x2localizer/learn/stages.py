@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, Self, TypeVar
@@ -9,10 +10,12 @@ from typing import Generic, Protocol, Self, TypeVar
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from x2localizer.config import StageSettings, TrainSettings
 from x2localizer.learn.batches import PairBatch, RegionBatch, VideoBatch, Videos
 from x2localizer.learn.families import family_of
+from x2localizer.learn.families.headings import HeadingTower
 from x2localizer.learn.frozen import Frozen
 from x2localizer.learn.gather import allowed_columns, gather_rows, targets
 from x2localizer.learn.model import Model, Trains
@@ -26,7 +29,7 @@ from x2localizer.learn.objective import (
     token_similarity,
     total_loss,
 )
-from x2localizer.learn.score import pair_recall, recalls
+from x2localizer.learn.score import heading_recalls, pair_recall, recalls
 from x2localizer.learn.towers import Tower
 
 
@@ -38,6 +41,8 @@ class OnDevice(Protocol):
 
 
 Batch = TypeVar("Batch", bound=OnDevice)
+BACK_WEIGHT = 0.3
+"""Of the loss from tile to frame, beside that from frame to tile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,35 @@ def image_stage(settings: TrainSettings, train: Videos, held_out: Videos) -> Sta
     return Stage(
         "image", "everything", settings.image, lambda rng: train.pair_batch(rng, settings.image), loss,
         lambda model: {"pair@1": pair_recall(model, held_out)}, lambda metrics: metrics["pair@1"],
+    )  # fmt: skip
+
+
+def heading_stage(settings: TrainSettings, train: Videos, held_out: Videos) -> Stage[PairBatch]:
+    """Stage 1 of towers that know headings: frames and tiles in the camera's heading, with L_smcl in both directions.
+
+    Each tile is there in three other headings, too: a camera that looks another way is somewhere else. From frame to
+    tile, how much a frame says scales its similarities; so it learns to say it.
+    """
+    temperature = settings.objective.tau_sm
+
+    def loss(model: Model, batch: PairBatch) -> Losses:
+        assert isinstance(model.aerial, HeadingTower)
+        ways = batch.headings[:, None] + torch.arange(4, device=batch.headings.device) * (math.pi / 2)
+        tiles = model.aerial.embed_headings(batch.tiles, ways)  # (b, 4, d)
+        frames = model.ground(batch.frames)
+        allowed, own = allowed_columns(batch.places, 1.0), targets(frames)
+        every = gather_rows(tiles).flatten(0, 1)
+        to_tile = soft_margin_loss(
+            frames @ every.t(), temperature, target=4 * own, allowed=allowed.repeat_interleave(4, 1)
+        )
+        back = tiles[:, 0] @ gather_rows(F.normalize(frames, dim=-1)).t()
+        to_frame = soft_margin_loss(back, temperature, target=own, allowed=allowed)
+        return Losses(to_tile + BACK_WEIGHT * to_frame, {"to_tile": to_tile, "to_frame": to_frame})
+
+    return Stage(
+        "image", "everything", settings.image, lambda rng: train.pair_batch(rng, settings.image), loss,
+        lambda model: heading_recalls(model, held_out, temperature),
+        lambda metrics: float(np.mean(list(metrics.values()))),
     )  # fmt: skip
 
 

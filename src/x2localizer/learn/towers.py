@@ -95,6 +95,11 @@ class Tower(nn.Module):
         """Whether stages 2 and 3 train adapters; without any they train the towers themselves."""
         return False
 
+    @classmethod
+    def taken_from(cls, family: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The weights that a model can take over from one of another family, by name; none by default."""
+        return {}
+
     @staticmethod
     def is_adapter(name: str) -> bool:
         """Whether a weight belongs to the adapters, by its name in the tower's state dict."""
