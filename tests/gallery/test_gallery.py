@@ -11,9 +11,10 @@ from rasterio.transform import from_origin
 
 from helpers.gallery_files import PX, WORLD, write_noise, write_tiles
 from x2localizer.encoders import Bundle
+from x2localizer.encoders.area import half_stride
 from x2localizer.errors import ConfigError, GalleryError, ImageryError
 from x2localizer.gallery import Estimate, Gallery, index, open_gallery
-from x2localizer.gallery.build import half_stride_tiles
+from x2localizer.gallery.build import half_stride_valid
 from x2localizer.gallery.grid import BLOCK, HALVES, TileSpan, block_corners
 from x2localizer.gallery.regions import regions_with_data
 from x2localizer.gallery.tiles import TileReader, region_views
@@ -96,7 +97,7 @@ def test_what_is_stored_is_what_the_bundle_says_of_the_imagery(
             np.testing.assert_allclose(stored.tokens[0], code.tokens[0], atol=1e-3)
         (block,) = gallery.tile_blocks([(160008, 200008)])
         tile = opened.tile(TileId(19, 160010, 200009), PX).image
-        np.testing.assert_allclose(block.codes[2, 4], tiny_bundle.encode_tiles(tile[None])[0], atol=1e-3)
+        np.testing.assert_allclose(block.codes[2, 4, 0], tiny_bundle.encode_tiles(tile[None])[0], atol=1e-3)
     picture = gallery.pictures([(160008, 200008)])[160008, 200008]
     assert picture.shape == (BLOCK * 32, BLOCK * 32, 3)
     assert block.valid[2, 4]
@@ -141,10 +142,15 @@ def test_codes_are_read_without_pictures(gallery: Gallery, monkeypatch: pytest.M
 def test_tiles_at_half_stride_lie_half_a_tile_apart() -> None:
     side = (BLOCK + 1) * 4
     image = np.arange(side * side * 3, dtype=np.int64).reshape(side, side, 3).astype(np.uint8)
-    tiles, valid = half_stride_tiles(image, np.ones((side, side), np.bool_), 4)
-    assert tiles.shape == (16, 16, 4, 4, 3)
-    assert valid.all()
+    tiles = half_stride(image, 4)
+    assert tiles.shape == (17, 17, 4, 4, 3)
     np.testing.assert_array_equal(tiles[3, 5], image[6:10, 10:14])
+    held = np.ones((side, side), np.bool_)
+    held[:4] = False  # the first row of tiles, and half of the next at half stride
+    valid = half_stride_valid(held, 4)
+    assert valid.shape == (16, 16)
+    assert valid[1:].all()
+    assert not valid[0].any()
 
 
 class KilledError(Exception):

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from x2localizer.similarity.aggregate import (
+    TURN_SHARES,
     best_tiles,
     fine_similarity,
     summed_paths,
@@ -88,6 +89,59 @@ def test_summed_tiles_and_paths_equal_loops(k: int, reach: int) -> None:
         np.testing.assert_allclose(paths, tiles, atol=1e-6)
     cold = summed_tiles(s_tok, valid, 1e-4)
     np.testing.assert_allclose(cold, best_tiles(s_tok, valid), atol=1e-3)  # without temperature the best tile decides
+
+
+def _naive_turning_paths(s: Codes, valid: npt.NDArray[np.bool_], t: float, reach: int, headings: int) -> float:
+    """s_path of one region in several headings: every path written out. (k, l h) similarities, (l,) valid."""
+    k, per = s.shape
+    m = math.isqrt(per // headings)
+
+    def moves(share: float) -> range:
+        if abs(share) < 0.1:
+            return range(-reach, reach + 1)
+        back = 1 if abs(share) > 0.9 else max(1, reach // 2)
+        return range(-back, reach + 1) if share > 0 else range(-reach, back + 1)
+
+    def turn(a: int, b: int) -> float:
+        return float(
+            np.interp(
+                min((a - b) % headings, (b - a) % headings) * 8 / headings, range(5), (*TURN_SHARES, TURN_SHARES[-1])
+            )
+        )
+
+    states = [(tile, h) for tile in range(per // headings) if valid[tile] for h in range(headings)]
+    mass = {(tile, h): math.exp(s[0, tile * headings + h] / t) / len(states) for tile, h in states}
+    for frame in range(1, k):
+        longer = dict.fromkeys(states, 0.0)
+        for (tile, h), odds in mass.items():
+            angle = 2 * math.pi * h / headings
+            down, right = moves(-math.cos(angle)), moves(math.sin(angle))
+            for other, way in states:
+                if other // m - tile // m in down and other % m - tile % m in right:
+                    share = turn(way, h) / sum(turn(x, h) for x in range(headings)) / len(down) / len(right)
+                    longer[other, way] += odds * share * math.exp(s[frame, other * headings + way] / t)
+        mass = longer
+    return float(t * math.log(sum(mass.values())) / k)
+
+
+@pytest.mark.parametrize(("k", "reach", "headings"), [(1, 1, 8), (2, 1, 8), (3, 2, 8), (3, 2, 4)])
+def test_paths_in_several_headings_equal_loops(k: int, reach: int, headings: int) -> None:
+    rng = np.random.default_rng(k)
+    s_tok = token_similarity(_unit(rng, k, 16), _unit(rng, 3, 9 * headings, 16))
+    valid = rng.uniform(size=(3, 9)) < 0.7
+    valid[:, 4] = True
+    paths = summed_paths(s_tok, valid, 0.1, reach, headings)
+    for i in range(3):
+        expected = _naive_turning_paths(s_tok[i].astype(np.float64), valid[i], 0.1, reach, headings)
+        assert paths[i] == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_path_that_drives_backward_counts_little() -> None:
+    s_tok = np.full((2, 2, 49, 8), -0.2, np.float32)
+    s_tok[0, 0, 24, 0] = s_tok[0, 1, 10, 0] = 0.9  # looks north, and is further north
+    s_tok[1, 0, 24, 4] = s_tok[1, 1, 10, 4] = 0.9  # looks south
+    paths = summed_paths(s_tok.reshape(2, 2, -1), reach=2, headings=8)
+    assert paths[0] > paths[1] + 0.1
 
 
 def test_a_path_that_nobody_can_drive_counts_little() -> None:

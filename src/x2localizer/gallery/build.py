@@ -12,8 +12,9 @@ import numpy as np
 from PIL import Image as Pillow
 
 from x2localizer import geo
-from x2localizer.datasets.tiles import cut_tiles, half_stride
+from x2localizer.datasets.tiles import cut_tiles
 from x2localizer.encoders import Encoder
+from x2localizer.encoders.area import PIXELS_AT_ONCE
 from x2localizer.errors import ConfigError, GalleryError, ImageryError
 from x2localizer.gallery.build_roads import add_roads
 from x2localizer.gallery.grid import BLOCK, HALVES, MIN_COVERAGE, TileSpan, block_corners, tile_span
@@ -26,8 +27,6 @@ from x2localizer.types import Bools, Image, Images, Mask, Progress, Region
 
 log = logging.getLogger(__name__)
 
-PIXELS_AT_ONCE = 1 << 19
-"""Pixels of a batch of pictures: 128 tiles of 64 x 64, with which the shipped towers are fastest."""
 ROWS_AT_ONCE = 16
 """Blocks or regions per transaction."""
 ZOOMS = range(14, 23)
@@ -137,7 +136,9 @@ def _manifest(encoder: Encoder, codes: Sequence[CodeKind], zoom: int, stride: in
         if missing[kind] not in spec.parts:
             raise ConfigError(f"This bundle cannot encode {kind}.", "Use one that can, or leave them out of --codes.")
     kinds: tuple[CodeKind, ...] = ("tiles", "regions") if "regions" in codes else ("tiles",)
-    return GalleryManifest(encoder.fingerprint, zoom, spec.region_tiles, stride, spec.dim, kinds)
+    return GalleryManifest(
+        encoder.fingerprint, zoom, spec.region_tiles, stride, spec.dim, kinds, headings=spec.headings
+    )
 
 
 def _checked_span(name: str | Path, imagery: Imagery, zoom: int, encoder: Encoder) -> TileSpan:
@@ -194,11 +195,11 @@ class _Work:
 
     def estimate(self) -> Estimate:
         """How much work there is, by timing the encoder on a few tiles."""
-        some = np.zeros((32, self.px, self.px, 3), np.uint8)
-        self.encoder.encode_tiles(some[:1])
+        some = np.zeros((3 * self.px, 3 * self.px, 3), np.uint8)
+        self.encoder.encode_area(some[: self.px, : self.px])
         start = time.perf_counter()
-        self.encoder.encode_tiles(some)
-        per_tile = (time.perf_counter() - start) / len(some)
+        codes = self.encoder.encode_area(some)
+        per_tile = (time.perf_counter() - start) / (codes.shape[0] * codes.shape[1])
         regions = 49 / 36 if "regions" in self.gallery.manifest.codes else 0.0  # tiles of regions per tile, at stride 3
         lat = geo.from_tile_coordinates(self.span.west, self.span.north + self.span.rows / 2, self.zoom)[0]
         area = self.span.columns * self.span.rows * (geo.tile_size_m(float(lat), self.zoom) / 1000) ** 2
@@ -254,15 +255,12 @@ class _Work:
         """Read and encode the tiles of a block; None if none holds data."""
         # One tile more to the south and east: tiles at half stride reach into the next block.
         ground = self.imagery.region(Region(self.zoom, x, y, BLOCK + 1), self.px)
-        if not ground.valid.any():
-            return None
-        pictures, valid = half_stride_tiles(ground.image, ground.valid, self.px)
+        valid = half_stride_valid(ground.valid, self.px)
         if not valid.any():
             return None
-        codes = np.zeros((HALVES, HALVES, self.encoder.spec.dim), np.float32)
-        codes[valid] = np.concatenate(
-            [self.encoder.encode_tiles(part) for part in _parts(pictures[valid], self._at_once(1))]
-        )
+        wanted = np.zeros((HALVES + 1, HALVES + 1), np.bool_)
+        wanted[:HALVES, :HALVES] = valid
+        codes = self.encoder.encode_area(ground.image, wanted)[:HALVES, :HALVES]
         side = BLOCK * self.px
         small = Pillow.fromarray(ground.image[:side, :side]).resize((BLOCK * PICTURE_PX,) * 2, Pillow.Resampling.BOX)
         return TileBlock(x, y, codes, valid), np.asarray(small)
@@ -274,7 +272,7 @@ class _Work:
         old_picture = self.gallery.pictures([corner]).get(corner, np.zeros_like(picture))
         first, second = (new, old) if self.replacing else (old, new)
         over, under = (picture, old_picture) if self.replacing else (old_picture, picture)
-        codes = np.where(first.valid[..., None], first.codes, second.codes)
+        codes = np.where(first.valid[..., None, None], first.codes, second.codes)
         # Pictures are for people: each pixel where the preferred one shows something.
         merged = np.where(over.any(-1, keepdims=True), over, under)
         return TileBlock(new.x, new.y, codes, first.valid | second.valid), merged
@@ -325,12 +323,12 @@ class _Work:
         return max(1, PIXELS_AT_ONCE // (tiles * self.px * self.px))
 
 
-def half_stride_tiles(image: Image, valid: Mask, px: int) -> tuple[Images, Bools]:
-    """Tiles that start at every half tile: (16, 16, px, px, 3) views, and which of them hold data (16, 16)."""
+def half_stride_valid(valid: Mask, px: int) -> Bools:
+    """Which of the tiles that start at every half tile of a block hold data, (16, 16)."""
     half = px // 2
-    tiles = half_stride(image, BLOCK + 1, px)[:HALVES, :HALVES]
     held = np.lib.stride_tricks.sliding_window_view(valid, (px, px))[: HALVES * half : half, : HALVES * half : half]
-    return tiles, held.mean((2, 3)) >= MIN_COVERAGE
+    enough: Bools = held.mean((2, 3)) >= MIN_COVERAGE
+    return enough
 
 
 def _parts(pictures: Images, size: int) -> Iterator[Images]:

@@ -25,8 +25,10 @@ def schema(manifest: GalleryManifest, name: str) -> pa.Schema:
     def codes(count: int) -> pa.DataType:
         return pa.list_(pa.float16(), count * manifest.dim)
 
+    tiles = HALVES * HALVES * manifest.headings
+    small = [("codes", pa.list_(pa.int8(), tiles * manifest.dim)), ("steps", pa.list_(pa.float16(), tiles))]
     columns = {
-        "tiles": [("codes", codes(HALVES * HALVES)), ("valid", pa.binary())],
+        "tiles": [*(small if manifest.headings > 1 else [("codes", codes(tiles))]), ("valid", pa.binary())],
         "pictures": [("picture", pa.binary())],
         "regions": [("whole", codes(1)), ("tokens", codes(manifest.region_tiles**2)), ("valid", pa.binary())],
     }
@@ -44,6 +46,23 @@ def from_column(column: pa.ChunkedArray) -> Codes:
     """A column of vectors as 32-bit codes, (rows, width)."""
     parts = [chunk.flatten().to_numpy().reshape(-1, column.type.list_size) for chunk in column.chunks]
     return np.concatenate(parts).astype(np.float32) if parts else np.zeros((0, column.type.list_size), np.float32)
+
+
+def to_byte_columns(values: Codes) -> dict[str, pa.FixedSizeListArray]:
+    """Codes, (rows, n, d), as columns of 8-bit vectors and of what a step of each is worth."""
+    _, count, d = values.shape
+    steps = (np.maximum(np.abs(values).max(2), 0.01) / 127.0).astype(np.float16)
+    whole = np.clip(np.rint(values / steps[..., None].astype(np.float32)), -127, 127).astype(np.int8)
+    return {
+        "codes": pa.FixedSizeListArray.from_arrays(pa.array(whole.reshape(-1)), count * d),
+        "steps": pa.FixedSizeListArray.from_arrays(pa.array(steps.reshape(-1)), count),
+    }
+
+
+def from_byte_columns(codes: pa.ChunkedArray, steps: pa.ChunkedArray) -> Codes:
+    """Codes of such columns, (rows, n, d)."""
+    scale = from_column(steps)
+    return from_column(codes).reshape(*scale.shape, -1) * scale[..., None]
 
 
 def masks(column: pa.ChunkedArray, count: int) -> Bools:

@@ -55,6 +55,7 @@ class GalleryManifest:
     region_tiles: tiles along the side of a region.
     stride: tiles between neighbouring regions.
     dim: length of a code.
+    headings: codes of each tile, one for each way that a camera may look; 1 if it does not matter.
     codes: which codes it holds, or will hold when all sources are done; none in a gallery of roads alone.
     sources: the imagery, finished or not.
     roads: the files of roads that are all in.
@@ -69,6 +70,7 @@ class GalleryManifest:
     sources: tuple[ImagerySource, ...] = ()
     format: int = FORMAT
     roads: tuple[RoadSource, ...] = ()
+    headings: int = 1
 
     def with_source(self, number: int, source: ImagerySource) -> GalleryManifest:
         """The same with one source changed or added."""
@@ -81,9 +83,9 @@ class GalleryManifest:
         return [source for source in self.sources if not set(self.codes) <= set(source.done)]
 
     def to_json(self) -> str:
-        """As text. Without roads it is as older versions wrote it, so that they can read it."""
-        values = asdict(self)
-        return json.dumps(values if self.roads else {name: v for name, v in values.items() if name != "roads"})
+        """As text. Without roads and headings it is as older versions wrote it, so that they can read it."""
+        left_out = {name for name, unused in (("roads", not self.roads), ("headings", self.headings == 1)) if unused}
+        return json.dumps({name: value for name, value in asdict(self).items() if name not in left_out})
 
     @classmethod
     def from_json(cls, text: str) -> GalleryManifest:

@@ -6,7 +6,8 @@
     regions    set codes of whole regions, if they were asked for
     roads      centre lines of roads, if they were added
 
-A gallery of roads alone has no tables of tiles, pictures and regions. Codes are stored as 16-bit floats. Every write is
+A gallery of roads alone has no tables of tiles, pictures and regions. Codes are stored as 16-bit floats, those of tiles
+in several headings in 8 bits. Every write is
 one transaction of LanceDB: whatever is killed, a row is there whole or not at all.
 """
 
@@ -28,7 +29,15 @@ from PIL import Image as Pillow
 
 from x2localizer.encoders import Encoder
 from x2localizer.errors import GalleryError
-from x2localizer.gallery.columns import ROADS, from_column, masks, schema, to_column
+from x2localizer.gallery.columns import (
+    ROADS,
+    from_byte_columns,
+    from_column,
+    masks,
+    schema,
+    to_byte_columns,
+    to_column,
+)
 from x2localizer.gallery.grid import HALVES
 from x2localizer.gallery.manifest import GalleryManifest
 from x2localizer.gallery.regions import RegionTable, regions_with_data
@@ -49,7 +58,7 @@ class TileBlock:
     """8 x 8 tiles at half stride.
 
     x, y: the north-west tile.
-    codes: image codes, (16, 16, d).
+    codes: image codes, (16, 16, headings, d).
     valid: which tiles hold data, (16, 16).
     """
 
@@ -93,9 +102,13 @@ class Gallery:
     def add_tiles(self, blocks: Sequence[TileBlock], source: int) -> None:
         """Add blocks of tiles, or replace those with the same corner: one transaction."""
         codes = np.stack([block.codes for block in blocks])
+        if self.manifest.headings > 1:
+            columns = to_byte_columns(codes.reshape(len(blocks), -1, self.manifest.dim))
+        else:
+            columns = {"codes": to_column(codes)}
         valid = [block.valid.astype(np.uint8).tobytes() for block in blocks]
         corners = [(block.x, block.y) for block in blocks]
-        self._put("tiles", corners, source, {"codes": to_column(codes), "valid": pa.array(valid, pa.binary())})
+        self._put("tiles", corners, source, {**columns, "valid": pa.array(valid, pa.binary())})
 
     def add_pictures(self, pictures: dict[Corner, Image], source: int) -> None:
         """Add the pictures of blocks, or replace them: one transaction."""
@@ -218,8 +231,10 @@ class Gallery:
         if (corners is not None and not corners) or not self.has_tiles:
             return
         where = None if corners is None else f"id IN ({self._ids_of(corners)})"
-        for batch in self._batches("tiles", ["x", "y", "codes", "valid"], where):
-            codes = from_column(batch["codes"]).reshape(-1, HALVES, HALVES, self.manifest.dim)
+        headings, small = self.manifest.headings, self.manifest.headings > 1
+        for batch in self._batches("tiles", ["x", "y", "codes", *(["steps"] if small else []), "valid"], where):
+            flat = from_byte_columns(batch["codes"], batch["steps"]) if small else from_column(batch["codes"])
+            codes = flat.reshape(-1, HALVES, HALVES, headings, self.manifest.dim)
             held = masks(batch["valid"], HALVES * HALVES).reshape(-1, HALVES, HALVES)
             for i, (x, y) in enumerate(zip(batch["x"].to_pylist(), batch["y"].to_pylist(), strict=True)):
                 yield TileBlock(x, y, codes[i], held[i])

@@ -24,7 +24,7 @@ TILES_PER_BLOCK = HALVES * HALVES
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TileGrid:
-    """Tiles of some regions: codes (c, m, m, d) and which hold data (c, m, m), with m = 2 n - 1."""
+    """Tiles of some regions: codes (c, m, m, headings, d) and which hold data (c, m, m), with m = 2 n - 1."""
 
     regions: tuple[Region, ...]
     codes: Codes
@@ -49,7 +49,7 @@ class TileReader:
         manifest = self._gallery.manifest
         m = 2 * manifest.region_tiles - 1
         self._load({corner for region in regions for corner in block_corners_of(region)})
-        codes = np.zeros((len(regions), m, m, manifest.dim), np.float32)
+        codes = np.zeros((len(regions), m, m, manifest.headings, manifest.dim), np.float32)
         valid = np.zeros((len(regions), m, m), np.bool_)
         for i, region in enumerate(regions):
             for corner in block_corners_of(region):

@@ -89,12 +89,14 @@ class StoredCodes(ABC):
 
     valid: which tiles hold data, (r, l).
     whole: set codes of the regions, (r, d); None for codes of tiles.
+    headings: in how many headings each tile is there; similarities of tiles are then (m, k, l h).
     exact: whether :meth:`upper_tokens` gives exact similarities: then nothing needs to be compared twice.
     bytes_per_region: memory that a search needs for each region.
     """
 
     valid: Bools
     whole: Codes | None = None
+    headings: int = 1
     exact: bool = False
 
     def __len__(self) -> int:
@@ -175,14 +177,15 @@ class TileCodes(StoredCodes):
 
     views: the tiles of each region, (r, l); -1 where there is none.
     valid: which tiles hold data, (t,).
-    full: all tiles, (t, d), where they fit into memory; else ``small`` has them in 8 bits, each with a scale of its
-        own, and ``read`` gets some of them by number.
+    full: all tiles, heading by heading, (t h, d), where they fit into memory; else ``small`` has them in 8 bits, each
+        with a scale of its own, and ``read`` gets some of them by number, (n h, d).
     """
 
     def __init__(
         self, views: Views, valid: Bools, *, full: Codes | None = None, small: ByteCodes | None = None,
-        read: Callable[[Ints], Codes] | None = None, threads: int = 0,
+        read: Callable[[Ints], Codes] | None = None, threads: int = 0, headings: int = 1,
     ) -> None:  # fmt: skip
+        self.headings = headings
         self._views, self._full, self._small, self._read = np.where(views < 0, 0, views), full, small, read
         self.valid = valid[self._views] & (views >= 0)
         self.exact = full is not None
@@ -196,34 +199,40 @@ class TileCodes(StoredCodes):
         return int((held + self._views.nbytes + self.valid.nbytes) / max(1, len(self)))
 
     def tokens(self, frames: Codes, rows: Ints) -> Codes:
-        """Exact similarities, (m, k, l)."""
+        """Exact similarities, (m, k, l h)."""
         views = self._views[rows]
         if self._full is not None:
-            if views.size >= len(self._full):  # every tile once, then the views
+            if views.size * self.headings >= len(self._full):  # every tile once, then the views
                 return self._viewed(frames @ self._full.T, views)
-            return token_similarity(frames, self._full[views])
+            return token_similarity(frames, self._full[self._numbers(views).reshape(len(rows), -1)])
         assert self._read is not None
         tiles, inverse = np.unique(views, return_inverse=True)
         return self._viewed(frames @ self._read(tiles).T, inverse.reshape(views.shape))
 
     def upper_tokens(self, frames: Codes, rows: Ints) -> Codes:
-        """At least those similarities, (m, k, l); exactly those where all tiles are in memory."""
+        """At least those similarities, (m, k, l h); exactly those where all tiles are in memory."""
         if self._small is None:
             return self.tokens(frames, rows)
         query, d = ByteQuery.of(frames), self._small.values.shape[2]
         tiles, inverse = np.arange(len(self._small.values)), self._views[rows]
-        if 2 * inverse.size < len(tiles):
-            tiles, inverse = np.unique(inverse, return_inverse=True)
+        if 2 * self.headings * inverse.size < len(tiles):
+            chosen, inverse = np.unique(inverse, return_inverse=True)
+            tiles = self._numbers(chosen).reshape(-1)
         values = self._small.values[:, 0] if len(tiles) == len(self._small.values) else self._small.values[tiles, 0]
         products = byte_product(self._threads).run(None, {"a": values.reshape(-1, d), "b": query.columns})[0]
         bound = (products - query.zero) * (query.step * self._small.scale[tiles, None])
         bound += query.off + query.length * self._small.slack[tiles, None]
         return self._viewed(np.ascontiguousarray(bound.T, np.float32), inverse.reshape(len(rows), -1))
 
-    @staticmethod
-    def _viewed(values: Codes, views: npt.NDArray[np.integer]) -> Codes:
-        """Similarities of tiles (k, t) as those of regions, (m, k, l)."""
-        return np.ascontiguousarray(values[:, views].transpose(1, 0, 2))
+    def _numbers(self, tiles: npt.NDArray[np.integer]) -> Ints:
+        """Where the headings of some tiles are among all codes, (..., h)."""
+        return tiles[..., None].astype(np.int64) * self.headings + np.arange(self.headings)
+
+    def _viewed(self, values: Codes, views: npt.NDArray[np.integer]) -> Codes:
+        """Similarities of tiles (k, t h) as those of regions, (m, k, l h)."""
+        k, (m, tiles) = len(values), views.shape
+        seen = values.reshape(k, -1, self.headings)[:, views]
+        return np.ascontiguousarray(seen.transpose(1, 0, 2, 3)).reshape(m, k, tiles * self.headings)
 
 
 @cache

@@ -30,11 +30,12 @@ def _tile_codes(gallery: Gallery, memory_mb: int, threads: int) -> TileCodes:
     corners: list[Corner] = []
     masks, full, small = [], [], []
     count = len(gallery.ids("tiles"))
-    keep = count * TILES_PER_BLOCK * gallery.manifest.dim * 4 <= memory_mb << 20
+    d, headings = gallery.manifest.dim, gallery.manifest.headings
+    keep = count * TILES_PER_BLOCK * headings * d * 4 <= memory_mb << 20
     for block in gallery.tile_blocks():
         corners.append((block.x, block.y))
         masks.append(block.valid.reshape(-1))
-        codes = block.codes.reshape(TILES_PER_BLOCK, -1)
+        codes = block.codes.reshape(-1, d)
         if keep:
             full.append(codes)
         else:
@@ -42,17 +43,17 @@ def _tile_codes(gallery: Gallery, memory_mb: int, threads: int) -> TileCodes:
     views = region_views(gallery.regions, {corner: number for number, corner in enumerate(corners)})
     valid = np.concatenate(masks)
     if keep:
-        return TileCodes(views, valid, full=np.concatenate(full), threads=threads)
+        return TileCodes(views, valid, full=np.concatenate(full), threads=threads, headings=headings)
 
     def read(tiles: Ints) -> Codes:
         numbers, inverse = np.unique(tiles // TILES_PER_BLOCK, return_inverse=True)
         place = {corner: i for i, corner in enumerate(corners[int(number)] for number in numbers)}
-        codes = np.empty((len(numbers), TILES_PER_BLOCK, gallery.manifest.dim), np.float32)
+        codes = np.empty((len(numbers), TILES_PER_BLOCK, headings * d), np.float32)
         for block in gallery.tile_blocks(list(place)):
             codes[place[block.x, block.y]] = block.codes.reshape(TILES_PER_BLOCK, -1)
-        return codes[inverse, tiles % TILES_PER_BLOCK]
+        return codes[inverse, tiles % TILES_PER_BLOCK].reshape(-1, d)
 
-    return TileCodes(views, valid, small=_joined(small), read=read, threads=threads)
+    return TileCodes(views, valid, small=_joined(small), read=read, threads=threads, headings=headings)
 
 
 def _region_codes(gallery: Gallery, memory_mb: int, threads: int) -> RegionCodes:

@@ -90,13 +90,20 @@ class Searcher:
         cls, similarity: str, tiles: Codes, views: Views, valid: Bools | None = None, *, small: bool = False,
         reach: int = 4,
     ) -> Searcher:  # fmt: skip
-        """A searcher over tiles (t, d) that regions view, (r, l); ``small`` keeps them in 8 bits."""
+        """A searcher over tiles (t, d), or (t, h, d) with headings, that regions view, (r, l).
+
+        ``small`` keeps them in 8 bits.
+        """
         held = np.ones(len(tiles), np.bool_) if valid is None else valid
+        tiles = tiles if tiles.ndim == 3 else tiles[:, None]
+        count, headings, d = tiles.shape
         if small:
-            packed = to_bytes(tiles[:, None])
-            codes = TileCodes(views, held, small=packed, read=lambda numbers: tiles[numbers])
+            packed = to_bytes(tiles.reshape(count * headings, 1, d))
+            codes = TileCodes(
+                views, held, small=packed, read=lambda numbers: tiles[numbers].reshape(-1, d), headings=headings
+            )
         else:
-            codes = TileCodes(views, held, full=tiles)
+            codes = TileCodes(views, held, full=tiles.reshape(-1, d), headings=headings)
         return cls(similarities.get(similarity)(), codes, reach=reach)
 
     # Exact -----------------------------------------------------------------------------------------------------------
@@ -120,11 +127,12 @@ class Searcher:
 
     def _compared(self, query: Query, rows: Ints, s_tok: Codes) -> Compared:
         held = self.codes.valid[rows]
-        valid = None if s_tok.shape[2] != held.shape[1] or held.all() else held
+        headings = self.codes.headings
+        valid = None if s_tok.shape[2] != held.shape[1] * headings or held.all() else held
         s_g = None
         if self.codes.whole is not None and query.whole is not None:
             s_g = np.asarray(take_rows(self.codes.whole, rows) @ query.whole, np.float32)
-        return Compared(s_tok, s_g, valid, self.temperature, self.reach)
+        return Compared(s_tok, s_g, valid, self.temperature, self.reach, headings)
 
     # Fast ------------------------------------------------------------------------------------------------------------
 
@@ -165,7 +173,7 @@ class Searcher:
         return np.arange(len(self.codes)) if allowed is None else np.flatnonzero(allowed)
 
     def _chunks(self, rows: Ints, query: Query) -> Iterator[Ints]:
-        size = max(1, FLOATS_AT_ONCE // (len(query.tokens) * self.codes.valid.shape[1]))
+        size = max(1, FLOATS_AT_ONCE // (len(query.tokens) * self.codes.valid.shape[1] * self.codes.headings))
         for start in range(0, len(rows), size):
             yield rows[start : start + size]
 

@@ -36,11 +36,13 @@ class Query:
 class Compared:
     """A window compared with r regions, part by part: what a similarity is made of.
 
-    s_tok: each frame with each tile, (r, k, l); s_tok of the paper.
+    s_tok: each frame with each tile, (r, k, l); s_tok of the paper. Where tiles have a code for each of h headings,
+        (r, k, l h): a tile seen in h headings counts as h tiles, one after the other.
     s_g: the window as a whole with each region, (r,); None for similarities of tiles.
     valid: which tiles hold data, (r, l); None if all do.
     temperature: of the soft maxima of s_f that the encoder was trained with; tau_f of the paper.
     reach: how many tiles at half stride the camera may move along each axis between two keyframes.
+    headings: in how many headings each tile is there.
     """
 
     s_tok: Codes
@@ -48,6 +50,7 @@ class Compared:
     valid: Bools | None = None
     temperature: float = 0.01
     reach: int = 4
+    headings: int = 1
 
 
 class Similarity(ABC):

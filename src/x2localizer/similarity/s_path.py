@@ -1,5 +1,7 @@
 """s_path: s_sum over paths instead of tiles: consecutive frames must lie within reach of each other. Not in the paper.
 
+Where tiles have a code for each heading, a path also moves the way it looks.
+
 What the localizer ranks regions by: it asks every frame for evidence, and needs only image codes that are there anyway.
 """
 
@@ -19,4 +21,4 @@ class PathSimilarity(Similarity):
 
     def score(self, compared: Compared) -> Codes:
         """The similarity of each region, (r,)."""
-        return summed_paths(compared.s_tok, compared.valid, reach=compared.reach)
+        return summed_paths(compared.s_tok, compared.valid, reach=compared.reach, headings=compared.headings)
