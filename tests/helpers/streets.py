@@ -83,7 +83,11 @@ class StreetDrive:
 
 def drive_along(corners: list[Corner], speed_m_s: float = 8.0, radius_m: float = 8.0) -> StreetDrive:
     """A drive through some corners of the net, (column, row), with rounded turns."""
-    points = np.array([[COLUMNS[c], ROWS[r]] for c, r in corners])
+    return drive_through(np.array([[COLUMNS[c], ROWS[r]] for c, r in corners]), speed_m_s, radius_m)
+
+
+def drive_through(points: Floats, speed_m_s: float, radius_m: float) -> StreetDrive:
+    """A drive along a line in metres, (n, 2), with rounded turns."""
     dense = [
         a + (b - a) * np.linspace(0, 1, max(2, int(np.hypot(*(b - a)) / 0.1)), endpoint=False)[:, None]
         for a, b in pairwise(points)
@@ -101,3 +105,17 @@ def drive_along(corners: list[Corner], speed_m_s: float = 8.0, radius_m: float =
 
 ROUTE: list[Corner] = [(1, 0), (1, 2), (3, 2), (3, 4), (5, 4), (5, 1), (2, 1), (2, 5), (4, 5), (4, 3)]
 """Turns in both directions; no other way through the net is like it."""
+
+
+def motorway() -> tuple[list[Floats], Floats]:
+    """Lines of a motorway in wide bends, of its other carriageway and of two roads that cross; and the way of a car.
+
+    The car comes along the first road, turns onto the motorway, and follows it for four kilometres.
+    """
+    along = np.arange(0.0, 4500.0, 10.0)
+    heading = np.radians(60.0 + 15.0 * np.sin(along / 450.0))
+    bends = np.cumsum(10.0 * np.stack([np.sin(heading), np.cos(heading)], 1), 0)
+    aside = 16.0 * np.stack([np.cos(heading), -np.sin(heading)], 1)
+    access = np.array([[-250.0, 150.0], bends[0]])
+    crossing = bends[400] + np.array([[-300.0, 500.0], [300.0, -500.0]])
+    return [bends, bends + aside, access, crossing], np.concatenate([access, bends[1:400]])

@@ -268,7 +268,7 @@ def test_a_confidence_that_is_no_number_is_damaged(value: str, tmp_path: Path) -
 def _grid(x: int) -> TileGrid:
     """Two regions of 3 tiles side by side from column x on, which may lie across the antimeridian."""
     world = 1 << 19
-    codes = np.random.default_rng(0).normal(size=(2, 5, 5, 4)).astype(np.float32)
+    codes = np.random.default_rng(0).normal(size=(2, 5, 5, 1, 4)).astype(np.float32)
     regions = (Region(19, x % world, 200000, 3), Region(19, (x + 2) % world, 200000, 3))
     return TileGrid(regions, codes, np.ones((2, 5, 5), np.bool_))
 
@@ -335,7 +335,7 @@ def test_evidence_for_a_guess_is_of_the_tile_that_holds_the_belief(
     code = bundle.encode_frames(frame.image[None])[0]
     match = belief.best(code)
     assert (match.candidate, match.row, match.column) == (0, 6.0, 6.0)
-    assert match.similarity == pytest.approx(float(belief.grid.codes[0, 6, 6] @ code))
+    assert match.similarity == pytest.approx(float(belief.grid.codes[0, 6, 6, 0] @ code))
     assert match.share == pytest.approx(1.0)
 
 

@@ -94,12 +94,12 @@ class Belief:
 
     def update(self, code: Codes, seconds: float) -> Match:
         """Take in a frame's code (d,), ``seconds`` after the previous frame; returns the best place."""
-        s = (self.grid.codes @ code).astype(np.float64)
-        s[~self.grid.valid] = -np.inf
+        seen = self._by_heading(code)
+        s = seen.max(0)
         self.frames += 1
-        weight = np.exp(self.settings.sharpness * (s - s.max()))
+        weight = np.exp(self.settings.sharpness * (seen - seen.max()))
         if self.settings.matching == "frame":
-            self.mass = _normalised(np.broadcast_to(weight, self.mass.shape))
+            self.mass = _normalised(weight)
             c, row, column = (int(v) for v in np.unravel_index(int(np.argmax(s)), s.shape))
             similarity = float(s[c, row, column])
             self._recent = self._faded(similarity)
@@ -112,6 +112,12 @@ class Belief:
         self._recent = match.recent
         return match
 
+    def _by_heading(self, code: Codes) -> Floats:
+        """Similarities of a frame with all tiles, for each heading of the belief, (8, c, m, m)."""
+        s = (self.grid.codes @ code).astype(np.float64)
+        s[~self.grid.valid] = -np.inf
+        return np.moveaxis(s[..., np.arange(HEADINGS) * s.shape[-1] // HEADINGS], -1, 0)
+
     def best(self, code: Codes) -> Match:
         """The best place as things stand; the code is that of the last frame."""
         places = self.mass.sum(0)
@@ -120,7 +126,7 @@ class Belief:
         c, row, column = (int(v) for v in np.unravel_index(int(np.argmax(around)), around.shape))
         near = _around(len(places[c]), row, column, offsets)
         best = int(np.argmax(places[c][near]))  # the tile that has most there: it holds data
-        similarity = float(self.grid.codes[c, near[0][best], near[1][best]] @ code)
+        similarity = float((self.grid.codes[c, near[0][best], near[1][best]] @ code).max())
         middle = _middle(places[c], near)
         return Match(c, *middle, similarity, self._faded(similarity), self._share(c, *middle))
 

@@ -7,7 +7,7 @@ that the camera may have gone anywhere in reach.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 from PIL import Image as Pillow
@@ -41,10 +41,16 @@ class VideoFollower:
 
     odometry: measures it from the video, which then needs frames 0.07 to 0.2 s apart; or a record of it, with times
         that count from the start of the video.
+    on_motion: called by ``run`` with each movement that is measured in the video, after the fix of the same frame.
     """
 
-    def __init__(self, tracker: Tracker, odometry: VisualOdometry | MotionRecord) -> None:
-        self.tracker, self.odometry = tracker, odometry
+    def __init__(
+        self, tracker: Tracker, odometry: VisualOdometry | MotionRecord,
+        on_motion: Callable[[Movement], None] | None = None,
+    ) -> None:  # fmt: skip
+        self.tracker, self.odometry, self.on_motion = tracker, odometry, on_motion
+        self.movement: Movement | None = None
+        """The one that ends at the last frame, if it was measured in the video."""
         self.moved = False
         """Whether any movement is known so far."""
         self._grid = FrameGrid(tracker.settings.frame_spacing_s)
@@ -62,6 +68,8 @@ class VideoFollower:
         """A fix for each frame that is due; raises :class:`NoOdometryError` if no movement can be measured."""
         for frame in frames:
             yield from self.update(frame)
+            if self.movement is not None and self.on_motion is not None:
+                self.on_motion(self.movement)
         if self._held:
             raise NoOdometryError(self._held)
 
@@ -81,7 +89,7 @@ class VideoFollower:
         return []
 
     def _measure(self, odometry: VisualOdometry, frame: Frame) -> None:
-        movement = odometry.update(frame)
+        self.movement = movement = odometry.update(frame)
         if movement is not None:
             self._movements.append(movement)
             self.moved = True

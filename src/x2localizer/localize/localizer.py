@@ -238,7 +238,7 @@ class Localizer:
         early = state.searches < self._budget or belief.frames < self.confidence.least_frames
         sure = state.confidence >= self.confidence.threshold
         grid, c = belief.grid, match.candidate
-        view = View(frame, grid.regions[c], grid.codes[c] @ code, grid.valid[c])
+        view = View(frame, grid.regions[c], (grid.codes[c] @ code).max(-1), grid.valid[c])
         return Fix(
             frame.index, frame.time_s, "tracking" if sure else "locating" if early else "lost", state.guess,
             state.confidence, match.similarity, grid.regions[c], state.candidates, refreshed, evidence, view,

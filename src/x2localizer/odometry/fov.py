@@ -19,6 +19,7 @@ from x2localizer.odometry.camera import CameraProfile, Lens
 from x2localizer.odometry.tracks import PointTracker
 from x2localizer.odometry.turn import solve_turn
 from x2localizer.odometry.visual import MAX_GAP_S, POINT_PX, prepare
+from x2localizer.sources.ros import bag_at
 from x2localizer.sources.video import VideoInfo, open_video
 from x2localizer.types import Floats, Frame
 
@@ -65,7 +66,7 @@ def find_fov(video: str | Path, fov: float | Literal["auto"] | None = None) -> F
     if fov is not None:
         return FieldOfView(CameraProfile(fov).fov_deg, "stated")
     degrees = None
-    if Path(video).exists():  # cameras and streams are not opened twice
+    if Path(video).exists() or bag_at(video) is not None:  # cameras and streams are not opened twice
         with open_video(video, spacing_s=SPACING_S) as source:
             degrees = fov_of_file(source.info)
     return FieldOfView(CameraProfile().fov_deg, "usual") if degrees is None else FieldOfView(degrees, "file")
@@ -83,7 +84,7 @@ def fov_of_file(info: VideoInfo) -> float | None:
 def estimate_fov(video: str | Path | Iterable[Frame]) -> float:
     """The horizontal field of view in degrees, from the turns of a video; some 5% off."""
     if isinstance(video, str | Path):
-        if not Path(video).exists():
+        if not Path(video).exists() and bag_at(video) is None:
             raise VideoError(f"{video} is no file whose field of view can be estimated.", "State it: --fov 65")
         with open_video(video, spacing_s=SPACING_S) as source:
             return _estimate(source, str(video))

@@ -94,7 +94,7 @@ def test_straight_steps_become_one_and_turns_stay_apart() -> None:
 
 def test_tiles_between_tiles_are_interpolated() -> None:
     corners, offsets = np.array([[1000, 180_000, 8, 8]]), np.array([0, 256])
-    values = np.arange(256, dtype=np.float32)
+    values = np.arange(256, dtype=np.float32)[:, None]
     poses = _poses(40, 3)
     poses[X], poses[Y] = 1000 + np.random.default_rng(1).uniform(0.6, 7, 40), 180_000 + np.linspace(0.6, 7, 40)
     expected = []
@@ -103,6 +103,16 @@ def test_tiles_between_tiles_are_interpolated() -> None:
         expected.append(16 * v + u if poses[TRUST, i] else 0.0)  # a plane is interpolated exactly
     weigh_tiles(poses, np.zeros(40, np.int32), corners, offsets, values, WORLD, 1.0, 0.0)
     np.testing.assert_allclose(poses[WEIGHT], expected, atol=1e-3)
+
+
+def test_tiles_between_headings_are_interpolated() -> None:
+    corners, offsets = np.array([[1000, 180_000, 8, 8]]), np.array([0, 256])
+    values = np.repeat(np.array([[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]], np.float32), 256, 0)
+    poses = np.zeros((POSE, 6))
+    poses[X], poses[Y], poses[TRUST] = 1003.3, 180_004.1, 1.0
+    poses[HEADING] = np.radians([0.0, 45.0, 67.5, 337.5, -45.0, 720.0 + 90.0])
+    weigh_tiles(poses, np.zeros(6, np.int32), corners, offsets, values, WORLD, 1.0, 0.0)
+    np.testing.assert_allclose(poses[WEIGHT], [0.0, 1.0, 1.5, 3.5, 7.0, 2.0], atol=1e-5)
 
 
 def test_poses_are_drawn_in_proportion_to_their_weights() -> None:

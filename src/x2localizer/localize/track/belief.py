@@ -44,12 +44,14 @@ from x2localizer.localize.track.kernels import (
     move,
 )
 from x2localizer.localize.track.patches import METRES_AROUND, Patches
-from x2localizer.localize.track.terms import Moment, Term
+from x2localizer.localize.track.terms import Moment, RoadTerm, Term
 from x2localizer.search.prior import Prior
 from x2localizer.types import Bools, Codes, Floats, Ints, Movement
 
 AROUND_M = 60.0
 """The best place is the middle of the poses within this distance."""
+ELSEWHERE_M = 100.0
+"""What is further from the best place, to the east or to the south, is another place."""
 ENOUGH = 0.4
 """Share of the poses that must carry weight; with fewer they are drawn again."""
 START_SD_M, START_SD_DEG = 2.5, 4.0
@@ -77,6 +79,7 @@ class PoseEstimate:
     heading_rad: clockwise from north.
     scale: metres per metre of odometry.
     share: of all belief, what lies within 60 m.
+    rival: of all belief, what lies in the half tile that holds the most of it elsewhere.
     on_map: probability that the camera is on the map.
     covariance_m2: of the place, around it: east-east, east-north, north-north.
     poses: how many there are.
@@ -88,6 +91,7 @@ class PoseEstimate:
     heading_rad: float
     scale: float
     share: float
+    rival: float
     on_map: float
     covariance_m2: tuple[float, float, float]
     poses: int
@@ -119,8 +123,7 @@ class PoseBelief:
 
     def restart(self, off_map: float | None = None) -> None:
         """Believe nothing: the camera may be anywhere on the map, or off it."""
-        count = self._most()
-        self.poses, self.patch = self._anywhere(count)
+        self.poses, self.patch = self._anywhere(self._at_start())
         self._share_out(self.settings.off_map if off_map is None else off_map)
         for term in self.terms:
             term.reset()
@@ -129,6 +132,10 @@ class PoseBelief:
         s = self.settings
         wanted = len(self._starts) * 2 * 2.0 / s.pose_spacing_m if self._roads is not None else s.most_poses
         return int(np.clip(wanted, s.start_poses, s.most_poses))
+
+    def _at_start(self) -> int:
+        """How many poses to start with: more where the first frames must choose among all places and directions."""
+        return self._most() if self._roads is not None else round(self.settings.more_on_tiles * self._most())
 
     def _share_out(self, off_map: float) -> None:
         self.poses[WEIGHT] = math.log1p(-off_map) - math.log(self.poses.shape[1])
@@ -157,7 +164,7 @@ class PoseBelief:
 
     def bridge(self, seconds: float) -> None:
         """Some seconds without odometry: the camera is where it can have come to by road, or anywhere."""
-        count = self._most()
+        count = self._at_start()
         poses, patch = self._anywhere(count)
         weight = np.exp(self.poses[WEIGHT] - self.poses[WEIGHT].max())
         parents = self._rng.choice(len(weight), count, p=weight / weight.sum())
@@ -244,6 +251,17 @@ class PoseBelief:
         """How much better each term finds the belief than "not on this map"."""
         return {term.name: term.margin for term in self.terms}
 
+    @property
+    def fit(self) -> float:
+        """How well the belief fits the roads, in the last step; 0 without roads."""
+        return max((term.fit for term in self.terms if isinstance(term, RoadTerm)), default=0.0)
+
+    @property
+    def trusts_tiles(self) -> float:
+        """Share of the belief that trusts the tiles."""
+        weight = np.exp(self.poses[WEIGHT] - self.poses[WEIGHT].max())
+        return float(weight @ self.poses[TRUST] / weight.sum())
+
     # Answers ---------------------------------------------------------------------------------------------------------
 
     def estimate(self) -> PoseEstimate:
@@ -273,12 +291,24 @@ class PoseBelief:
             east, south = float(out[EAST]), float(out[SOUTH])
         covariance = tuple(float(v) * tile_m**2 for v in (out[EAST_EAST], -out[EAST_SOUTH], out[SOUTH_SOUTH]))
         here = 1.0 - math.exp(self.null)
+        rival = self._elsewhere(cells, patch, east, south, ELSEWHERE_M / tile_m)
         return PoseEstimate(
             (x0 + east) % self.patches.world, y0 + south, math.atan2(float(out[SINE]), float(out[COSINE])),
-            float(out[MEAN_SCALE]), float(out[MASS]) * here, here * (1.0 - off),
+            float(out[MEAN_SCALE]), float(out[MASS]) * here, rival * here, here * (1.0 - off),
             (covariance[0], covariance[1], covariance[2]), len(relative),
             float(relative @ (self.poses[TRUST] > 0.5)),
         )  # fmt: skip
+
+    def _elsewhere(self, cells: Floats, patch: int, east: float, south: float, radius: float) -> float:
+        """The largest weight of a cell that is not around a place, given in tiles from the corner of its patch."""
+        first, end = int(self._cell_offsets[patch]), int(self._cell_offsets[patch + 1])
+        width, height = (int(value) for value in self.patches.corners[patch][2:])
+        near = cells[first:end].reshape(height * HALVES, width * HALVES).copy()
+        rows, columns = (
+            slice(max(0, int((at - radius) * HALVES)), int((at + radius) * HALVES) + 1) for at in (south, east)
+        )
+        near[rows, columns] = 0.0
+        return max(float(part.max(initial=0.0)) for part in (cells[:first], near, cells[end:]))
 
     def _draw_again(self, relative: Floats, cells: int, share: float) -> None:
         s = self.settings

@@ -16,27 +16,35 @@ from typing import Any
 
 import numpy as np
 
+from x2localizer import geo
 from x2localizer.config import TrackSettings, validate
 from x2localizer.errors import BundleError, UserError
 from x2localizer.files import write_text
 from x2localizer.types import Floats, TrackEvidence
 
 FILE = "track.json"
-FEATURES = 11
+FIRST_FEATURES = (
+    "constant", "share", "on_map", "spread", "held", "share_held", "tile_margin", "road_margin", "tiles", "roads",
+    "tiles_and_roads",
+)  # fmt: skip
+"""Those of files that do not name theirs."""
+FEATURES = (*FIRST_FEATURES, "rival", "held_turn", "share_held_turn")
 
 
 def track_features(evidence: TrackEvidence) -> Floats:
-    """Evidence as the regression takes it, (11,).
+    """Evidence as the regression takes it, in the order of FEATURES.
 
-    A large share of the belief says much once it has held for a while, and little before; so their product is a
-    feature. Distance and turns since the start are none: few drives cannot tell them from how far a drive has come.
+    A large share of the belief says much once it has held for a while, and more once it has held through turns; so
+    their products are features. Distance and turns since the start are none: few drives cannot tell them from how far a
+    drive has come.
     """
     e = evidence
-    share, held = _log_odds(e.share), math.log1p(e.held_s)
+    share, held, held_turn = _log_odds(e.share), math.log1p(e.held_s), math.log1p(e.held_deg / 30.0)
     return np.array([
         1.0, share, _log_odds(e.on_map), math.log(e.spread_m + 3.0), held, max(share, 0.0) * held,
         _bounded(e.tile_margin), _bounded(e.road_margin), float(e.has_tiles), float(e.has_roads),
-        float(e.has_tiles and e.has_roads),
+        float(e.has_tiles and e.has_roads), math.log((e.share + 1e-3) / (e.rival + 1e-3)), held_turn,
+        max(share, 0.0) * held_turn,
     ])  # fmt: skip
 
 
@@ -49,11 +57,30 @@ def _bounded(margin: float) -> float:
     return min(max(margin, -3.0), 3.0)
 
 
+def reach_probability(evidence: TrackEvidence) -> float:
+    """The probability that a guess on the right road is within 80 m along it.
+
+    A factor, and not a feature of the regression: drives through towns, on which that is fitted, turn too often to show
+    what a motorway does.
+    """
+    return math.erf(geo.RIGHT_WITHIN_M / (math.sqrt(2.0) * max(evidence.along_m, 1e-6)))
+
+
+def supported(evidence: TrackEvidence) -> bool:
+    """Whether the last seconds speak for the guess: some term finds it better than "not on this map".
+
+    Odometry that lies and roads of another city can lead a belief to one place; then nothing fits it for long. A rule,
+    and not a feature: the drives that the regression is fitted on neither lie nor are on a wrong map.
+    """
+    tiles = evidence.has_tiles and evidence.tile_margin > 0.0
+    return tiles or (evidence.has_roads and evidence.road_margin > 0.0)
+
+
 @dataclass(frozen=True, slots=True)
 class TrackConfidence:
     """A fitted regression.
 
-    weights: of the features, (11,); empty if nothing was fitted.
+    weights: of the features, in the order of FEATURES; empty if nothing was fitted.
     threshold: the probability from which a position is stated.
     fitted_on: which drives.
     settings: of the tracker that it was fitted with.
@@ -71,14 +98,14 @@ class TrackConfidence:
 
     def probability(self, evidence: TrackEvidence) -> float:
         """The probability that a guess with this evidence is within 80 m."""
-        if not self.weights:
+        if not self.weights or not supported(evidence):
             return 0.0
         log_odds = float(np.dot(self.weights, track_features(evidence)))
-        return 1.0 / (1.0 + math.exp(-min(max(log_odds, -500.0), 500.0)))
+        return reach_probability(evidence) / (1.0 + math.exp(-min(max(log_odds, -500.0), 500.0)))
 
     def save(self, path: Path) -> None:
         """Write it to a file."""
-        values = {**asdict(self), "settings": self.settings.model_dump(mode="json")}
+        values = {**asdict(self), "features": FEATURES, "settings": self.settings.model_dump(mode="json")}
         write_text(path, json.dumps(values, indent=2) + "\n")
 
 
@@ -96,19 +123,35 @@ def track_confidence(folder: Path | None, settings: TrackSettings) -> TrackConfi
         return UNFITTED
     try:
         values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        weights = tuple(float(value) for value in values["weights"])
-        threshold = float(values["threshold"])
-        if len(weights) != FEATURES or not all(math.isfinite(number) for number in (*weights, threshold)):
-            raise ValueError(f"{len(weights)} weights instead of {FEATURES}, or some that are not numbers")
+        weights, threshold = _in_order(values), float(values["threshold"])
+        if not all(math.isfinite(number) for number in (*weights, threshold)):
+            raise ValueError("some weights are not numbers")
         fitted = TrackConfidence(
             weights, threshold, str(values["fitted_on"]), validate(TrackSettings, values["settings"])
         )
     except (OSError, ValueError, KeyError, TypeError, UserError) as problem:
         raise BundleError(f"{path} is damaged.", "Calibrate the bundle again: x2l calibrate BUNDLE") from problem
-    return fitted if _same(fitted.settings, settings) else UNFITTED
+    return fitted if _same(fitted.settings, settings, tiles=folder is not None) else UNFITTED
 
 
-def _same(fitted: TrackSettings, asked: TrackSettings) -> bool:
+def _in_order(values: dict[str, Any]) -> tuple[float, ...]:
+    """The weights of a file in the order of FEATURES; features that it was fitted without count nothing."""
+    named = dict(zip(values.get("features", FIRST_FEATURES), values["weights"], strict=True))
+    if not named.keys() <= set(FEATURES):
+        raise ValueError("there are weights of unknown features")
+    return tuple(float(named.get(name, 0.0)) for name in FEATURES)
+
+
+OF_TILES = (
+    "tile_weight", "tile_apart_m", "tile_error_share", "tile_level", "temperature", "temperature_most",
+    "temperature_slope", "good_similarity",
+)  # fmt: skip
+"""Settings that do not matter where there are no tiles."""
+
+
+def _same(fitted: TrackSettings, asked: TrackSettings, *, tiles: bool) -> bool:
     """Whether settings agree in all that matters: leaving out a term, or another seed, is covered by the fit."""
     free = {"seed": 0, "use_tiles": True, "use_roads": True}
+    if not tiles:
+        free |= {name: getattr(asked, name) for name in OF_TILES}
     return fitted.model_copy(update=free) == asked.model_copy(update=free)

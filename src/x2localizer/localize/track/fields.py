@@ -12,6 +12,7 @@ from x2localizer.gallery.grid import BLOCK
 from x2localizer.gallery.store import Gallery, TileBlock
 from x2localizer.localize.track.kernels import HALVES, NEAR_ROADS, Int32, UInt8, stamp_roads
 from x2localizer.localize.track.patches import METRES_AROUND, Patches, patches_around
+from x2localizer.search.codes import ByteCodes, ByteQuery, byte_product, to_bytes
 from x2localizer.search.prior import Prior
 from x2localizer.sources.roads import Roads
 from x2localizer.types import Bools, Codes, Floats, Ints, Region
@@ -85,14 +86,16 @@ def _points_along(roads: Roads, patches: Patches) -> tuple[Floats, Floats, Float
 class TileField:
     """Tiles of a map at half stride.
 
-    codes: image codes of the tiles that hold data, (t, d).
+    codes: image codes of the tiles that hold data, (t, d), or in 8 bits, (t headings, 1, d).
+    headings: codes of each tile.
     cells: the cell of each, (t,).
     offsets: where each patch begins among the cells.
     tile_at: the tile of each cell, (cells,); -1 where there is none.
     """
 
     patches: Patches
-    codes: Codes
+    codes: Codes | ByteCodes
+    headings: int
     cells: Ints
     offsets: Ints
     tile_at: Int32
@@ -101,7 +104,9 @@ class TileField:
     def of(blocks: Iterable[TileBlock], patches: Patches, prior: Prior | None = None) -> TileField | None:
         """The field of blocks of tiles; None if none holds data. With a prior, only the tiles that it allows."""
         offsets = patches.offsets(HALVES)
-        cells, codes = [], []
+        cells: list[Ints] = []
+        codes: list[Codes | ByteCodes] = []
+        headings = 1
         for block in blocks:
             ends = np.array([0.5, BLOCK - 0.5])
             first, last = patches.holding((block.x + ends) % patches.world, block.y + ends)
@@ -112,13 +117,24 @@ class TileField:
             x0, y0, width, _ = patches.corners[patch]
             column = ((block.x - x0) % int(patches.world)) * HALVES + columns
             cells.append(offsets[patch] + ((block.y - y0) * HALVES + rows) * width * HALVES + column)
-            codes.append(block.codes[rows, columns])
+            codes.append(_packed(block.codes[rows, columns]))
+            headings = block.codes.shape[2]
         if not cells or not sum(map(len, cells)):
             return None
         joined = np.concatenate(cells)
         tile_at = np.full(int(offsets[-1]), -1, np.int32)
         tile_at[joined] = np.arange(len(joined))
-        return TileField(patches, np.concatenate(codes), joined, offsets, tile_at)
+        return TileField(patches, _joined(codes), headings, joined, offsets, tile_at)
+
+    def compared(self, code: Codes) -> Codes:
+        """Similarities of a frame with all tiles, (t, headings)."""
+        if not isinstance(self.codes, ByteCodes):
+            return (self.codes @ code)[:, None]
+        values = self.codes.values[:, 0]
+        fine = ByteQuery.of(np.stack([code, _rest(code)]))  # the frame, and what 7 bits of it leave over
+        products = byte_product(1).run(None, {"a": values, "b": fine.columns})[0]
+        both: Codes = ((products - fine.zero) * fine.step).sum(1) * self.codes.scale
+        return both.astype(np.float32).reshape(-1, self.headings)
 
     def in_region(self, region: Region) -> Int32:
         """The tiles of a region at half stride, (m, m) with m = 2 n - 1; -1 where there is none."""
@@ -142,6 +158,28 @@ class TileField:
         x0, y0, width, _ = self.patches.corners[patch].T
         row, column = np.divmod(self.cells - self.offsets[patch], width * HALVES)
         return (x0 + (column + 1) / HALVES) % self.patches.world, y0 + (row + 1) / HALVES
+
+
+def _packed(codes: Codes) -> Codes | ByteCodes:
+    """Codes (t, headings, d) as a field keeps them: of one heading in full, (t, d), of several in 8 bits."""
+    t, headings, d = codes.shape
+    return codes[:, 0] if headings == 1 else to_bytes(codes.reshape(t * headings, 1, d))
+
+
+def _joined(parts: list[Codes | ByteCodes]) -> Codes | ByteCodes:
+    small = [part for part in parts if isinstance(part, ByteCodes)]
+    if small:
+        return ByteCodes(
+            *(np.concatenate([getattr(part, name) for part in small]) for name in ("values", "scale", "slack"))
+        )
+    return np.concatenate([part for part in parts if not isinstance(part, ByteCodes)])
+
+
+def _rest(code: Codes) -> Codes:
+    """What a frame's code in 7 bits leaves over, (d,)."""
+    query = ByteQuery.of(code[None])
+    rest: Codes = code - query.columns[:, 0] * query.step[0]
+    return rest.astype(np.float32)
 
 
 def _allowed(block: TileBlock, zoom: int, prior: Prior | None) -> Bools:

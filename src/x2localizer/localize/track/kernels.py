@@ -146,8 +146,13 @@ def weigh_roads(
 
 
 @inlined
-def _tile_value(x: float, y: float, patch: int, corners: Int64, offsets: Int64, values: Float32, world: float) -> float:
-    """A value of the tiles around a place, interpolated between tiles at half stride; NOWHERE off the patch."""
+def _tile_value(
+    x: float, y: float, heading: float, patch: int, corners: Int64, offsets: Int64, values: Float32, world: float
+) -> float:
+    """A value of the tiles around a place, interpolated between tiles at half stride and between headings.
+
+    NOWHERE off the patch.
+    """
     u = _wrap(x - corners[patch, 0], world) * HALVES - 1.0
     v = (y - corners[patch, 1]) * HALVES - 1.0
     columns, rows = corners[patch, 2] * HALVES, corners[patch, 3] * HALVES
@@ -156,9 +161,18 @@ def _tile_value(x: float, y: float, patch: int, corners: Int64, offsets: Int64, 
     c, r = int(u), int(v)
     fu, fv = u - c, v - r
     at = offsets[patch] + r * columns + c
-    top = values[at] * (1.0 - fu) + values[at + 1] * fu
-    low = values[at + columns] * (1.0 - fu) + values[at + columns + 1] * fu
-    return float(top * (1.0 - fv) + low * fv)
+    headings = values.shape[1]
+    turned = heading * (headings / (2.0 * np.pi))
+    first = int(np.floor(turned))
+    fh = turned - first
+    first %= headings
+    second = first + 1 if first + 1 < headings else 0
+    total = 0.0
+    for h, share in ((first, 1.0 - fh), (second, fh)):
+        top = values[at, h] * (1.0 - fu) + values[at + 1, h] * fu
+        low = values[at + columns, h] * (1.0 - fu) + values[at + columns + 1, h] * fu
+        total += share * (top * (1.0 - fv) + low * fv)
+    return float(total)
 
 
 @compiled
@@ -168,12 +182,14 @@ def weigh_tiles(
 ) -> float:  # fmt: skip
     """Weigh poses by what the tiles say of a frame, except those that do not trust them or are off the map.
 
+    values: by cell and heading, (cells, headings).
+
     Returns the mean gain of those that trust them, by the weights before, which are at most ``top``.
     """
     gain, mass = 0.0, 1e-300
     for i in range(poses.shape[1]):
         if poses[TRUST, i] > 0.5:
-            value = _tile_value(poses[X, i], poses[Y, i], patch[i], corners, offsets, values, world)
+            value = _tile_value(poses[X, i], poses[Y, i], poses[HEADING, i], patch[i], corners, offsets, values, world)
             if value > NOWHERE:
                 before = poses[WEIGHT, i]
                 poses[WEIGHT, i] = before + power * value

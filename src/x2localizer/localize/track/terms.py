@@ -21,6 +21,8 @@ from x2localizer.types import Bools, Codes, Floats, Region
 
 FADING = 0.9
 """Weight of what was before against what has come, for running means."""
+FIT_FADING = 0.8
+"""The same for how well the belief fits the roads: after a turn it must be clear soon."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,11 +78,18 @@ class RoadTerm(Term):
             settings.road_sd_m, np.radians(settings.road_sd_deg), settings.junction_share, settings.off_road_share
         )
         self._lately: deque[tuple[float, float]] = deque(maxlen=40)
+        self._log_fit = 0.0
 
     def reset(self) -> None:
         """Forget what was before."""
         super().reset()
         self._lately.clear()
+        self._log_fit = 0.0
+
+    @property
+    def fit(self) -> float:
+        """How well the belief has fitted the roads over the last steps: 1 on a road and along it, near 0 beside it."""
+        return math.exp(min(self._log_fit, 0.0))
 
     def weigh(self, poses: Floats, patch: Int32, moment: Moment) -> None:
         """Weigh poses by the roads, in proportion to the distance driven."""
@@ -89,11 +98,13 @@ class RoadTerm(Term):
         self._lately.append((abs(moment.distance_m), abs(moment.turn_rad)))
         if power <= 0.0:
             return
+        level = self._level()
         gain = weigh_roads(
-            poses, patch, f.patches.corners, f.offsets, f.cells, f.patches.world, self._values, self._level(), power,
+            poses, patch, f.patches.corners, f.offsets, f.cells, f.patches.world, self._values, level, power,
             float(poses[WEIGHT].max()),
         )  # fmt: skip
         self._note(gain)
+        self._log_fit = FIT_FADING * self._log_fit + (1.0 - FIT_FADING) * (gain + level)
 
     def _level(self) -> float:
         """The logarithm of what a place off the map counts as: less in a turn."""
@@ -113,15 +124,15 @@ class TileOdds:
     tiles have fitted lately: at night, in fog or with a foreign camera none fits well, and the odds become even.
 
     best: similarity of the frame with the tile that is most like it.
-    similarities: with all tiles, (t,).
-    values: log-odds by cell of the field, (cells,).
+    similarities: with all tiles, (t, headings).
+    values: log-odds by cell of the field, (cells, headings).
     """
 
     def __init__(self, field: TileField, settings: TrackSettings) -> None:
         self.field, self.settings = field, settings
         self.best = 0.0
-        self.similarities: Codes = np.zeros(len(field.cells), np.float32)
-        self.values: Float32 = np.zeros(int(field.offsets[-1]), np.float32)
+        self.similarities: Codes = np.zeros((len(field.cells), field.headings), np.float32)
+        self.values: Float32 = np.zeros((int(field.offsets[-1]), field.headings), np.float32)
         self._lately: float | None = None
         self._code: Codes | None = None
 
@@ -138,7 +149,7 @@ class TileOdds:
             return
         self._code = code
         s, f = self.settings, self.field
-        self.similarities = f.codes @ code
+        self.similarities = f.compared(code)
         self.best = float(self.similarities.max())
         self._lately = self.best if self._lately is None else 0.8 * self._lately + 0.2 * self.best
         values, information = log_odds(self.similarities, self.temperature, s.tile_error_share)
@@ -150,7 +161,7 @@ class TileOdds:
         """Similarities of the last frame with the tiles of a region at half stride, and which of these there are."""
         tiles = self.field.in_region(region)
         valid = tiles >= 0
-        return np.where(valid, self.similarities[tiles], np.float32(0.0)), valid
+        return np.where(valid, self.similarities[tiles].max(-1), np.float32(0.0)), valid
 
 
 class TileTerm(Term):
@@ -184,12 +195,14 @@ class TileTerm(Term):
 
 
 def log_odds(similarities: Codes, temperature: float, error_share: float) -> tuple[Codes, float]:
-    """How much more probable each tile is than one at random, as logarithms, (t,); and their mean by probability.
+    """How much more probable each tile is than one at random, as logarithms; and their mean by probability.
+
+    similarities: with all tiles, (t,), or with all tiles in all headings, (t, headings).
 
     The second is what the frame tells about the place, in nats, if the softmax is right.
     """
     scaled = similarities / np.float32(temperature)
     probability = np.exp(scaled - scaled.max())
     probability /= probability.sum()
-    values = np.log((1.0 - error_share) * len(probability) * probability + error_share).astype(np.float32)
-    return values, float(probability @ values)
+    values = np.log((1.0 - error_share) * probability.size * probability + error_share).astype(np.float32)
+    return values, float((probability * values).sum())

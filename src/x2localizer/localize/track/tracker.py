@@ -20,6 +20,7 @@ from x2localizer.localize.track.belief import PoseBelief, PoseEstimate, Starts
 from x2localizer.localize.track.confidence import UNFITTED, TrackConfidence, track_confidence
 from x2localizer.localize.track.fields import RoadField, TileField, patches_of
 from x2localizer.localize.track.patches import Patches
+from x2localizer.localize.track.reckoning import Reckoning
 from x2localizer.localize.track.terms import RoadTerm, Term, TileOdds, TileTerm
 from x2localizer.search.prior import Prior
 from x2localizer.sources.motion import MotionRecord
@@ -71,11 +72,14 @@ class TrackMap:
 class _State:
     """What a tracker remembers since the start, or since the last restart."""
 
+    reckoning: Reckoning
     start_s: float | None = None
     last_s: float | None = None
     driven_m: float = 0.0
     turned_deg: float = 0.0
     held_s: float = 0.0
+    held_m: float = 0.0
+    held_deg: float = 0.0
     searched_s: float | None = None
     guess: PoseEstimate | None = None
 
@@ -88,6 +92,7 @@ class _Search:
     """
 
     belief: PoseBelief
+    reckoning: Reckoning
     start_s: float
     rival_evidence: float = 0.0
     driven_m: float = 0.0
@@ -111,11 +116,13 @@ class Tracker:
     encoder: that made the gallery's tiles; not needed for roads alone.
     scale_sd, bias_sd_deg_s: errors that all of the odometry shares; see :class:`MotionRecord`.
     confidence: instead of the one that comes with the bundle.
+    keeps_steps: keep what was taken in, for a :func:`second_pass`; a tracker that runs for days must not.
     """
 
     def __init__(
         self, track_map: TrackMap, encoder: Encoder | None = None, settings: TrackSettings | None = None, *,
         scale_sd: float = 0.1, bias_sd_deg_s: float = 0.1, confidence: TrackConfidence | None = None,
+        keeps_steps: bool = False,
     ) -> None:  # fmt: skip
         self.map, self.encoder, self.settings = track_map, encoder, settings or TrackSettings()
         s = self.settings
@@ -137,7 +144,8 @@ class Tracker:
         self._searched = True
         self.confidence = confidence or self._own_confidence()
         self._gate = FrameGate(math.inf)
-        self._state = _State()
+        self._state = self._new_state()
+        self.keeps_steps = keeps_steps
         self.steps: list[Step] = []
 
     def _new_belief(self) -> PoseBelief:
@@ -155,6 +163,13 @@ class Tracker:
             bias_sd_deg_s=self._bias_sd_deg_s,
         )  # fmt: skip
 
+    def _new_state(self) -> _State:
+        return _State(self.new_reckoning())
+
+    def new_reckoning(self) -> Reckoning:
+        """What is known of the place along the road at the start: nothing."""
+        return Reckoning(self._scale_sd)
+
     def _own_confidence(self) -> TrackConfidence:
         if self._odds is None:
             return track_confidence(None, self.settings)
@@ -169,9 +184,11 @@ class Tracker:
         """Take in a frame of any size, and how the camera has moved since the one before."""
         code = self._encode(frame)
         fix = self.advance(frame.index, frame.time_s, movements, code)
-        if self._odds is None or code is None or fix.guess is None:
-            return fix
-        return _with_view(fix, frame, self.map, self._odds)
+        return fix if code is None else self.with_view(fix, frame)
+
+    def with_view(self, fix: Fix, frame: Frame) -> Fix:
+        """The last fix with the region around it and how similar its tiles are to the frame, for drawing."""
+        return fix if self._odds is None or fix.guess is None else _with_view(fix, frame, self.map, self._odds)
 
     def _encode(self, frame: Frame) -> Codes | None:
         size = self.frame_size
@@ -187,13 +204,14 @@ class Tracker:
     def advance(self, index: int, time_s: float, movements: Sequence[Movement] = (), code: Codes | None = None) -> Fix:
         """Take in how the camera has moved until a time, and the code of the frame taken then, if there is one."""
         state = self._state
-        self.steps.append(Step(index, time_s, tuple(movements), code))
+        if self.keeps_steps:
+            self.steps.append(Step(index, time_s, tuple(movements), code))
         known_s = sum(abs(m.end_s - m.start_s) for m in movements)
         gap_s = 0.0 if state.last_s is None else abs(time_s - state.last_s) - known_s
         if gap_s >= self.settings.gap_s:
             self.belief.bridge(gap_s)
             self._search = None
-            self._state = state = _State()
+            self._state = state = self._new_state()
         elif gap_s > 0.25 and movements:
             movements = [*movements, _onward(movements[-1], gap_s)]
         state.start_s = time_s if state.start_s is None else state.start_s
@@ -202,12 +220,23 @@ class Tracker:
         state.turned_deg += sum(abs(m.turn_deg) for m in movements)
         before = self.belief.log_evidence
         self.belief.update(movements, code)
+        self._reckon(state.reckoning, self.belief, movements, code)
         found = self._searched_too(self.belief.estimate(), self.belief.log_evidence - before, movements, code)
         self._note_jump(found, movements)
         evidence = self._evidence(found)
         fix = self._fix(index, time_s, found, evidence, movements)
         self._search_if_in_doubt(found.share, time_s)
         return fix
+
+    def _reckon(
+        self, reckoning: Reckoning, belief: PoseBelief, movements: Sequence[Movement], code: Codes | None
+    ) -> None:
+        """Note what the last movements and the last frame tell about the place along the road."""
+        for movement in movements:
+            reckoning.move(movement, belief.fit)
+        if self._odds is not None and code is not None and movements:
+            s = self.settings
+            reckoning.see(s.tile_weight * s.temperature / self._odds.temperature * belief.trusts_tiles)
 
     def _searched_too(
         self, found: PoseEstimate, gain: float, movements: Sequence[Movement], code: Codes | None
@@ -219,6 +248,7 @@ class Tracker:
         search.rival_evidence += gain
         search.belief.update(movements, code)
         other = search.belief.estimate()
+        self._reckon(search.reckoning, search.belief, movements, code)
         search.driven_m += sum(abs(m.distance_m) for m in movements)
         search.turned_deg += sum(abs(m.turn_deg) for m in movements)
         better = search.belief.log_evidence > search.rival_evidence + self.settings.search_gain
@@ -226,7 +256,8 @@ class Tracker:
             return found
         self.belief, self._search = search.belief, None
         state = self._state
-        state.driven_m, state.turned_deg, state.held_s, state.guess = search.driven_m, search.turned_deg, 0.0, None
+        state.driven_m, state.turned_deg, state.guess = search.driven_m, search.turned_deg, None
+        state.reckoning = search.reckoning
         state.searched_s = state.last_s
         return other
 
@@ -248,7 +279,7 @@ class Tracker:
             or state.driven_m < FIRST_SEARCH_M
         ):
             return
-        self._search = _Search(self._new_belief(), time_s)
+        self._search = _Search(self._new_belief(), self.new_reckoning(), time_s)
         self._searched = True
 
     def _note_jump(self, found: PoseEstimate, movements: Sequence[Movement]) -> None:
@@ -257,7 +288,7 @@ class Tracker:
         state.guess = found
         seconds = sum(abs(m.end_s - m.start_s) for m in movements)
         if last is None:
-            state.held_s = 0.0
+            state.held_s = state.held_m = state.held_deg = 0.0
             return
         x, y, heading = last.x, last.y, last.heading_rad
         tile_m = float(self.map.patches.tile_m(np.array([y]))[0])
@@ -268,16 +299,20 @@ class Tracker:
             heading += math.radians(m.turn_deg)
         world = self.map.patches.world
         east = (found.x - x + world / 2) % world - world / 2
-        jumped = math.hypot(east, found.y - y) * tile_m > JUMP_M
-        state.held_s = 0.0 if jumped else state.held_s + seconds
+        if math.hypot(east, found.y - y) * tile_m > JUMP_M:
+            state.held_s = state.held_m = state.held_deg = 0.0
+            return
+        state.held_s += seconds
+        state.held_m += sum(abs(m.distance_m) for m in movements)
+        state.held_deg += sum(abs(m.turn_deg) for m in movements)
 
     def _evidence(self, found: PoseEstimate) -> TrackEvidence:
-        margins = self.belief.margins
+        margins, state = self.belief.margins, self._state
         a, _, b = found.covariance_m2
         return TrackEvidence(
-            found.share, found.on_map, math.sqrt(max(a + b, 0.0)), self._state.held_s, self._state.driven_m,
-            self._state.turned_deg, margins.get("tiles", 0.0), margins.get("roads", 0.0), "tiles" in margins,
-            "roads" in margins,
+            found.share, found.rival, found.on_map, math.sqrt(max(a + b, 0.0)), state.reckoning.sd_m, state.held_s,
+            state.held_m, state.held_deg, state.driven_m, state.turned_deg, margins.get("tiles", 0.0),
+            margins.get("roads", 0.0), "tiles" in margins, "roads" in margins,
         )  # fmt: skip
 
     def _fix(
@@ -293,7 +328,7 @@ class Tracker:
             self.map.patches.position(found.x, found.y), confidence,
             0.0 if self._odds is None else self._odds.best, refreshed=self._searched, evidence=evidence,
             heading_deg=math.degrees(found.heading_rad) % 360.0, speed_m_s=speed,
-            ellipse=ellipse_of(found.covariance_m2), on_map=found.on_map,
+            ellipse=ellipse_of(stretched(found, evidence.along_m)), on_map=found.on_map,
         )  # fmt: skip
 
 
@@ -304,6 +339,14 @@ def _onward(last: Movement, seconds: float) -> Movement:
         last.end_s, last.end_s + seconds, last.distance_m * share, last.turn_deg * share,
         last.distance_sd_m * share + 3.0 * seconds, last.turn_sd_deg * share + 5.0 * seconds,
     )  # fmt: skip
+
+
+def stretched(found: PoseEstimate, along_m: float) -> tuple[float, float, float]:
+    """The covariance of a place, with at least the standard deviation ``along_m`` in the direction of driving."""
+    a, b, c = found.covariance_m2
+    east, north = math.sin(found.heading_rad), math.cos(found.heading_rad)
+    more = max(0.0, along_m**2 - (a * east**2 + 2.0 * b * east * north + c * north**2))
+    return a + more * east**2, b + more * east * north, c + more * north**2
 
 
 def ellipse_of(covariance_m2: tuple[float, float, float]) -> ErrorEllipse:
@@ -335,17 +378,18 @@ def movements_between(record: MotionRecord, start_s: float, end_s: float, step_s
 def second_pass(tracker: Tracker, fixes: Sequence[Fix]) -> list[Fix]:
     """Fixes that know the whole drive: a second pass goes back from the end, and at each time the surer one counts.
 
-    The tracker must have seen the whole drive, and made these fixes.
+    The tracker must have made these fixes, with ``keeps_steps``. It goes on at the start of the drive.
     """
-    steps = tracker.steps
+    if not tracker.keeps_steps:
+        raise ValueError("a second pass needs a tracker that keeps its steps")
+    steps, tracker.steps, tracker.keeps_steps = tracker.steps, [], False
     back: dict[int, Fix] = {}
     pending: tuple[Movement, ...] = ()
-    tracker._state, tracker._search = _State(), None
+    tracker._state, tracker._search = _State(tracker._state.reckoning), None
     for step in reversed(steps):
         fix = tracker.advance(step.index, step.time_s, pending, step.code)
         back[step.index] = fix
         pending = tuple(_reversed(movement) for movement in reversed(step.movements))
-    del steps[len(steps) // 2 :]
     return [_surer(fix, back.get(fix.index)) for fix in fixes]
 
 
