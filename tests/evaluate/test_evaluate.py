@@ -133,6 +133,12 @@ class Counting:
         self.calls += 1
         return self.bundle.encode_tiles(images)
 
+    def encode_area(
+        self, image: npt.NDArray[np.uint8], wanted: npt.NDArray[np.bool_] | None = None
+    ) -> npt.NDArray[np.float32]:
+        self.calls += 1
+        return self.bundle.encode_area(image, wanted)
+
     def encode_prefixes(self, images: npt.NDArray[np.uint8]) -> SetCodes:
         self.calls += 1
         return self.bundle.encode_prefixes(images)
@@ -188,7 +194,7 @@ def test_fine_ranks_equal_a_naive_loop(seen: Embeddings, kind: str) -> None:
             if kind == "gps":
                 for other in np.flatnonzero(seen.region_of == region):
                     for frame in range(seen.first_frame[other], seen.first_frame[other + 1]):
-                        members.append((seen.tile_codes[frame], *seen.places[frame]))
+                        members.append((seen.tile_codes[frame, 0], *seen.places[frame]))
             else:
                 for code, place in zip(
                     seen.grid_codes[region].reshape(169, -1), grid_places(seen.regions[region]).reshape(169, 2),

@@ -189,7 +189,7 @@ def test_linked_clips_equal_a_naive_loop(without_imagery: Path, tiny_bundle: Bun
     drives = Embeddings(data, "test", tiny_bundle, tmp_path, videos=videos)
     arms = run_clip_arms(entrant, clips, drives, rides, "gps")
     regions = clips.region_codes
-    tiles = [(int(clips.region_of[v]), clips.tile_codes[i], clips.places[i]) for v in range(len(clips.videos))
+    tiles = [(int(clips.region_of[v]), clips.tile_codes[i, 0], clips.places[i]) for v in range(len(clips.videos))
              for i in range(clips.first_frame[v], clips.first_frame[v + 1])]  # fmt: skip
     for arm, budget, once in (("once", 8, True), ("SWRL, 5 s", 2, False)):
         for ride, followed in zip(rides, arms[arm], strict=True):

@@ -43,8 +43,13 @@ def _run(ride: int, ground: str, arm: Arm, rng: np.random.Generator, *, frames: 
     right = (rng.uniform(size=frames) < 0.6) & (ground != "off")
     share = np.where(right, rng.uniform(0.85, 1.0, frames), rng.uniform(0.0, 0.8, frames))
     evidence = tuple(
-        TrackEvidence(float(s), 0.9, 10.0, 30.0, 400.0, 90.0, 0.5, 0.5, arm.tiles, arm.roads) for s in share
-    )
+        TrackEvidence(
+            share=float(s), rival=0.1 * (1.0 - float(s)), on_map=0.9, spread_m=10.0, along_m=8.0, held_s=30.0,
+            held_m=300.0, held_deg=90.0, driven_m=400.0, turned_deg=90.0, tile_margin=0.5, road_margin=0.5,
+            has_tiles=arm.tiles, has_roads=arm.roads,
+        )
+        for s in share
+    )  # fmt: skip
     return Run(f"ride{ride}", f"town{ride // 2}", ride % 4 == 2, ground, arm, evidence, right)  # type: ignore[arg-type]
 
 
@@ -127,6 +132,20 @@ def test_an_area_is_judged_by_the_others() -> None:
     assert "each area by a fit without it" in "".join(report_lines(plain, runs))
 
 
+def test_a_place_far_along_a_straight_is_not_sure(tmp_path: Path) -> None:
+    runs = _runs()
+    save_confidence(runs, tmp_path / "track.json", None, TrackSettings(), "val")
+    fitted = track_confidence(tmp_path, TrackSettings())
+    best = max((one for run in runs for one in run.evidence), key=fitted.probability)
+    assert fitted.probability(best) >= fitted.threshold
+    far = [fitted.probability(replace(best, along_m=metres)) for metres in (8.0, 40.0, 80.0, 400.0)]
+    assert far == sorted(far, reverse=True)
+    assert far[2] < 0.7  # the normal distribution within one standard deviation
+    assert fitted.probability(replace(best, along_m=0.0)) >= fitted.threshold
+    away = [replace(run, evidence=tuple(replace(one, along_m=100.0) for one in run.evidence)) for run in runs]
+    assert fit_confidence(away, TrackSettings(), "").elsewhere.max() < 0.6
+
+
 def test_too_few_drives_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="too few drives"):
         save_confidence(_runs()[:9], tmp_path / "track.json", None, TrackSettings(), "val")
@@ -182,4 +201,4 @@ def test_calibration_from_the_command_line(
 
 def test_features_are_as_many_as_a_file_must_have() -> None:
     evidence = _run(0, "all", Arm(), np.random.default_rng(0)).evidence[0]
-    assert track_features(evidence).shape == (FEATURES,)
+    assert track_features(evidence).shape == (len(FEATURES),)

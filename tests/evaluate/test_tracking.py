@@ -69,6 +69,22 @@ def test_frames_count_from_60_s_after_a_start_or_gap() -> None:
     assert (short.settled, short.settled_median_m) == (None, None)
 
 
+def test_the_first_seconds_of_a_drive_are_counted_by_themselves() -> None:
+    times = np.concatenate([np.arange(50.0), 90.0 + np.arange(50.0)])
+    right = (times >= 5) & (times < 90)  # the seconds after a gap are no start
+    found = tracking_tables.figures([_ride(times)], [_tracked(right, right)])
+    assert found.early is not None
+    assert found.early.mean == 50.0
+
+
+def test_drives_on_the_map_are_told_from_those_off_it() -> None:
+    apart = tracking_tables.told_apart(np.array([0.9, 0.8, 0.8]), np.array([0.1, 0.8]))
+    assert apart is not None
+    assert apart.mean == pytest.approx(100 * (2 * 3 - 2 * 0.5) / 6)
+    assert apart.low <= apart.mean <= apart.high
+    assert tracking_tables.told_apart(np.array([0.9]), np.zeros(0)) is None
+
+
 def test_day_and_night_are_counted_apart() -> None:
     times, yes, no = np.arange(100.0), np.ones(100, np.bool_), np.zeros(100, np.bool_)
     half = np.arange(100) < 50

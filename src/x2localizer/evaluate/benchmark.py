@@ -210,6 +210,6 @@ def qualitative(model: str, data: Path, split: str, work: Path, report: Progress
             f"{seen.videos[v].video_id}: region {found.ranks[v]} of {len(seen.regions)}",
             seen.data.picture(region.image), np.stack([x - region.x, y - region.y], 1) / region.n,
             [seen.data.picture(frames[i].image) for i in keys],
-            np.einsum("abd,kd->kab", np.asarray(seen.grid_codes[seen.region_of[v]]), codes).astype(np.float64),
+            (np.asarray(seen.grid_codes[seen.region_of[v]]) @ codes.T).max(2).transpose(2, 0, 1).astype(np.float64),
         ))  # fmt: skip
     return rows

@@ -68,7 +68,8 @@ class RegionScorer:
                 part = slice(start, start + REGIONS_AT_ONCE)
                 s_tok = token_similarity(query.tokens, np.ascontiguousarray(regions.tokens[part]))
                 s_g = None if query.whole is None else np.asarray(regions.whole[part] @ query.whole, np.float32)
-                compared = Compared(s_tok, s_g, None, self._temperature, self.reach)
+                headings = self._split.encoder.spec.headings if kind == "tiles" else 1
+                compared = Compared(s_tok, s_g, None, self._temperature, self.reach, headings)
                 for similarity in chosen:
                     parts[similarity.name].append(similarity.score(compared))
             out |= {name: np.concatenate(values) for name, values in parts.items()}
@@ -154,7 +155,10 @@ def regions_that_hold(split: Embeddings, frames: Ints) -> Bools:
 
 
 def _codes_of(split: Embeddings, kind: CodeKind) -> SetCodes:
-    """The codes of the split's regions: set codes, or image codes of their tiles at half stride, (r, l, d)."""
+    """The codes of the split's regions: set codes, or image codes of their tiles at half stride, (r, l, d).
+
+    Tiles with a code for each of h headings are (r, l h, d).
+    """
     if kind == "regions":
         return SetCodes(np.asarray(split.region_codes.whole), _in_memory(split.region_codes.tokens))
     tiles = split.grid_codes.reshape(len(split.regions), -1, split.grid_codes.shape[-1])

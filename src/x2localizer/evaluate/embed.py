@@ -23,7 +23,7 @@ import numpy as np
 from x2localizer import geo
 from x2localizer.datasets.dataset import Dataset
 from x2localizer.datasets.tables import FrameRow, RegionRow, VideoRow
-from x2localizer.datasets.tiles import cut_tiles, half_stride
+from x2localizer.datasets.tiles import cut_tiles
 from x2localizer.encoders import Encoder, Part, SetCodes
 from x2localizer.errors import DatasetError
 from x2localizer.files import atomic_path
@@ -168,30 +168,35 @@ class Embeddings:
 
     @cached_property
     def tile_codes(self) -> Codes:
-        """Image codes of the tile around every frame, (f, d); NaN where a frame has none."""
+        """Image codes of the tile around every frame, (f, headings, d); NaN where a frame has none."""
         rows = [row for found in self.frames for row in found]
-        return self._pictures("tile", rows, self._tile, self.encoder.encode_tiles)
+        headings = self.encoder.spec.headings
+
+        def encode(tiles: Images) -> Codes:
+            return self.encoder.encode_tiles(tiles).reshape(len(tiles), -1)
+
+        codes = self._pictures("tile", rows, self._tile, encode, headings)
+        return codes.reshape(len(rows), headings, -1)
 
     @cached_property
     def grid_codes(self) -> Codes:
-        """Image codes of the tiles of every region at half stride, (r, m, m, d) with m = 2 n - 1."""
-        n, px, d = self.encoder.spec.region_tiles, self.encoder.spec.tile_px, self.encoder.spec.dim
-        m = 2 * n - 1
+        """Image codes of the tiles of every region at half stride, (r, m, m, headings, d) with m = 2 n - 1."""
+        spec = self.encoder.spec
+        n, m = spec.region_tiles, 2 * spec.region_tiles - 1
 
         def chunks() -> Iterator[list[Codes]]:
             for region in range(len(self.regions)):
-                tiles = half_stride(self._region(region, n * px), n, px).reshape(m * m, px, px, 3)
-                found = [self.encoder.encode_tiles(tiles[list(part)]) for part in _parts(m * m, PICTURES_AT_ONCE)]
-                yield [np.concatenate(found).reshape(1, m, m, d)]
+                yield [self.encoder.encode_area(self._region(region, n * spec.tile_px))[None]]
 
-        (codes,) = self._kept("tile", "grid", [(len(self.regions), m, m, d)], chunks)
+        shape = (len(self.regions), m, m, spec.headings, spec.dim)
+        (codes,) = self._kept("tile", "half-stride", [shape], chunks)
         return codes
 
     def _pictures(
         self, part: Part, rows: list[FrameRow], read: Callable[[FrameRow], Image | None],
-        encode: Callable[[Images], Codes],
+        encode: Callable[[Images], Codes], headings: int = 1,
     ) -> Codes:  # fmt: skip
-        d = self.encoder.spec.dim
+        d = self.encoder.spec.dim * headings
 
         def chunks() -> Iterator[list[Codes]]:
             for chosen in _parts(len(rows), PICTURES_AT_ONCE):

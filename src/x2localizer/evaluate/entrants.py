@@ -24,6 +24,7 @@ SIMILARITIES = {
     "image": ("s_f", "s_best"), "full": ("s_best", "s_g", "s_mix"),
     "progressive": ("s_half", "s_sum", "s_path", "s_best", "s_g", "s_mix"),
 }  # fmt: skip
+TILE_SIMILARITIES = ("s_half", "s_sum", "s_path")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,12 +68,14 @@ def _entrant(
     """A model with the similarities it can be ranked by.
 
     Image codes are those of stage 1: without adapters the later stages train the towers themselves, for set codes.
+    Towers that know headings have no others.
     """
+    asked = TILE_SIMILARITIES if encoder.spec.headings > 1 else SIMILARITIES.get(stage, SIMILARITIES["progressive"])
     names = [
         name
-        for name in SIMILARITIES.get(stage, SIMILARITIES["progressive"])
+        for name in asked
         if similarities.get(name).suits(encoder.spec)
-        and (settings.adapters or similarities.get(name).codes == "regions")
+        and (settings.adapters or similarities.get(name).codes == "regions" or asked is TILE_SIMILARITIES)
     ]
     ours = settings.family == "deit"
     model = NAMES.get((stage, settings.adapters), "X²Localizer") if ours else f"{settings.family}, stage {stage}"
@@ -95,13 +98,20 @@ def _of_checkpoint(run: str, path: Path) -> Entrant:
 
 
 def latency_ms(encoder: Encoder, budget: int, times: int = 7) -> float:
-    """The median time to encode one prefix of noise."""
+    """The median time to encode one prefix of noise, or its frames one by one if the encoder has no prefixes."""
     m = encoder.spec
     image = np.random.default_rng(0).integers(0, 256, (1, budget, m.frame_height, m.frame_width, 3), dtype=np.uint8)
-    encoder.encode_prefixes(image)
+
+    def encode() -> None:
+        if "prefix" in m.parts:
+            encoder.encode_prefixes(image)
+        else:
+            encoder.encode_frames(image[0])
+
+    encode()
     spent = []
     for _ in range(times):
         start = time.perf_counter()
-        encoder.encode_prefixes(image)
+        encode()
         spent.append(time.perf_counter() - start)
     return 1000.0 * float(np.median(spent))

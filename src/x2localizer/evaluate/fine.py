@@ -65,9 +65,11 @@ def tile_gallery(split: Embeddings, kind: GalleryKind) -> TileGallery:
         ids = np.stack([
             (2 * row.y + half[:, None]) * (1 << row.zoom + 2) + (2 * row.x + half) for row in split.regions
         ])  # fmt: skip
-        return TileGallery(codes.reshape(r * m * m, -1), places, np.arange(r + 1) * m * m, ids.reshape(-1))
+        return TileGallery(
+            codes.reshape(r * m * m, *codes.shape[3:]), places, np.arange(r + 1) * m * m, ids.reshape(-1)
+        )
     region = np.repeat(split.region_of, np.diff(split.first_frame))
-    there = ~np.isnan(split.tile_codes[:, 0])
+    there = ~np.isnan(split.tile_codes[:, 0, 0])
     order = np.flatnonzero(there)[np.argsort(region[there], kind="stable")]
     counts = np.bincount(region[there], minlength=len(split.regions))
     return TileGallery(split.tile_codes[order], split.places[order], np.concatenate([[0], np.cumsum(counts)]))
@@ -88,13 +90,21 @@ def fine(split: Embeddings, tiles: TileGallery, frames: Sequence[Ints], candidat
                 errors.append(np.full(len(part), np.inf))
                 video.append(np.full(len(part), v))
                 continue
-            scores = np.asarray(split.frame_codes[part] @ tiles.codes[gallery].T)
+            scores = _best_headings(split.frame_codes[part], tiles.codes[gallery])
             away = distances_m(split.places[part], tiles.places[gallery])
             ranks.append(right_ranks(scores, away <= geo.RIGHT_WITHIN_M))
             best = scores.argmax(1)
             errors.append(away[np.arange(len(part)), best])
             video.append(np.full(len(part), v))
     return Fine(np.concatenate(ranks), np.concatenate(errors), np.concatenate(video))
+
+
+def _best_headings(frames: Codes, tiles: Codes) -> Codes:
+    """Frames (f, d) with tiles (t, headings, d), each in the heading that suits best: (f, t)."""
+    t, headings, d = tiles.shape
+    products = np.asarray(frames @ tiles.reshape(t * headings, d).T)
+    best: Codes = products.reshape(len(frames), t, headings).max(2)
+    return best
 
 
 def _alike(rows: Ints, regions: Sequence[Ints]) -> list[tuple[Ints, Ints]]:

@@ -188,7 +188,8 @@ class _Remembering:
         self._encoder = encoder
         self._codes: dict[bytes, Codes] = {}
         self.spec, self.fingerprint, self.threads = encoder.spec, encoder.fingerprint, encoder.threads
-        self.weights_of, self.encode_tiles = encoder.weights_of, encoder.encode_tiles
+        self.weights_of = encoder.weights_of
+        self.encode_tiles, self.encode_area = encoder.encode_tiles, encoder.encode_area
         self.encode_prefixes, self.encode_regions = encoder.encode_prefixes, encoder.encode_regions
 
     def encode_frames(self, images: Images) -> Codes:

@@ -93,9 +93,22 @@ def _prefix_retrieval(values: Values) -> str:
 
 
 def _released(values: Values) -> str:
-    return "R@1 of the bundle that comes with the package, on the dataset of this version.\n\n" + by_budget(
-        [_labelled(row, "model") for row in values["rows"]], "label"
+    return _bundles(
+        values, "The bundles that come with the package, on the dataset of this version: "
+        "`x2l evaluate town eye --data data/standard`.",
+    )  # fmt: skip
+
+
+def _at_night(values: Values) -> str:
+    return _bundles(
+        values, "The same towns, and other clips, all of them at night: `x2l evaluate town eye --data data/night`."
     )
+
+
+def _bundles(values: Values, text: str) -> str:
+    """What bundles reach by the similarities that they are used with."""
+    cells = [cell for cell in _cells(values) if cell.similarity in ("s_mix", "s_sum", "s_path")]
+    return f"{text}\n\n{tables.prefix_text(cells)}"
 
 
 def _frame_localization(values: Values) -> str:
@@ -199,6 +212,19 @@ def _tracking_terms(values: Values) -> str:
     )
 
 
+def _tracking_with_eye(values: Values) -> str:
+    command = (
+        f"x2l evaluate eye --protocol tracking --data data/standard --foreign data/foreign --rides {values['rides']} "
+        '--arms "sensors, tiles and roads"'
+    )
+    return (
+        "The first of the same drives with the bundle `eye` and the tracker of this version, by odometry of sensors: "
+        f"`{command}`; {values['rides']} drives{off_map(values['foreign_rides'])}. The table above is of the bundle "
+        "`town` and of an earlier tracker.\n\n"
+        + tracking_tables.table_text(tracking_tables.from_values(values["rows"]))
+    )
+
+
 def off_map(rides: int) -> str:
     """How many drives were off the map."""
     return f"; {rides} more are off the map" if rides else ""
@@ -211,7 +237,8 @@ def _arms(values: Values) -> str:
 
 SECTIONS = (
     Section("Prefix retrieval (table 1)", "coarse", _prefix_retrieval),
-    Section("The released bundle on drives as cars drive", "coarse-bundle", _released, optional=True),
+    Section("The shipped bundles on drives as cars drive", "coarse-bundle", _released, optional=True),
+    Section("The shipped bundles at night", "coarse-night", _at_night, optional=True),
     Section("Frame localization (table 2)", "fine", _frame_localization),
     Section("Random start (table 3)", "random-start", _random_start),
     Section("The objective (table 4a)", "ablations", _variants),
@@ -224,6 +251,7 @@ SECTIONS = (
     Section("Long range on drives as cars drive", "long-range-today", _long_range_today, optional=True),
     Section("Long range on the dataset's regions", "long-range-dataset", _long_range_on_regions),
     Section("Tracking", "tracking", _tracking),
+    Section("Tracking with the eye", "tracking-eye", _tracking_with_eye, optional=True),
     Section("Tracking, each term left out", "tracking-terms", _tracking_terms, optional=True),
 )
 

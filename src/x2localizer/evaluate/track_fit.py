@@ -14,7 +14,7 @@ from x2localizer.errors import UserError
 from x2localizer.evaluate.tables import markdown
 from x2localizer.evaluate.tracked import Arm
 from x2localizer.localize.confidence import fit, reliability
-from x2localizer.localize.track.confidence import TrackConfidence, track_features
+from x2localizer.localize.track.confidence import TrackConfidence, reach_probability, track_features
 from x2localizer.types import Bools, Floats, Ints, TrackEvidence
 
 Ground = Literal["all", "own", "off"]
@@ -57,6 +57,7 @@ class Rows:
     """Frames of runs, one after the other.
 
     features: (q, f).
+    reach: the factor beside the regression, see :func:`reach_probability`, (q,).
     right: (q,).
     off: whether the frame is off the map, (q,).
     counts: how much each counts: runs count alike, (q,).
@@ -64,6 +65,7 @@ class Rows:
     """
 
     features: Floats
+    reach: Floats
     right: Bools
     off: Bools
     counts: Floats
@@ -77,6 +79,7 @@ class Rows:
         areas = {name: number for number, name in enumerate(sorted({run.area for run in runs}))}
         return Rows(
             np.array([track_features(evidence) for run in runs for evidence in run.evidence]),
+            np.array([reach_probability(evidence) for run in runs for evidence in run.evidence]),
             np.concatenate([run.right for run in runs]), np.repeat([run.ground == "off" for run in runs], sizes),
             np.repeat([INDEPENDENT / size for size in sizes], sizes),
             np.repeat([areas[run.area] for run in runs], sizes), np.repeat([run.arm.roads for run in runs], sizes) + 0,
@@ -105,9 +108,8 @@ def fit_confidence(runs: Sequence[Run], settings: TrackSettings, fitted_on: str)
     elsewhere = np.zeros(len(rows.right))
     for area in np.unique(rows.area):
         others, these = rows.area != area, rows.area == area
-        elsewhere[these] = _probability(
-            fit(rows.features[others], rows.right[others], counts=rows.counts[others]), rows.features[these]
-        )
+        weights = fit(rows.features[others], rows.right[others], counts=rows.counts[others])
+        elsewhere[these] = rows.reach[these] * _probability(weights, rows.features[these])
     thresholds = [
         choose_threshold(elsewhere[part], rows.right[part], rows.off[part], rows.counts[part])
         for part in (rows.group == group for group in np.unique(rows.group))

@@ -108,7 +108,7 @@ def track(
     odometry = recording.odometry[arm.source]
     tracker = Tracker(
         track_map, encoder if arm.tiles else None, arm.settings(settings), scale_sd=odometry.scale_sd,
-        bias_sd_deg_s=odometry.bias_sd_deg_s, confidence=confidence,
+        bias_sd_deg_s=odometry.bias_sd_deg_s, confidence=confidence, keeps_steps=smooth,
     )  # fmt: skip
     fixes, poses = [], []
     start = time.process_time()

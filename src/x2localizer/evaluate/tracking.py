@@ -110,15 +110,10 @@ def run_tracking(
     )
     others = [recording for found in off for recording in found]
     every = [*own, *others]
-    plain = {replace(arm, smoothed=False) for arm in arms}
-    away = set(arms if foreign_arms is None else foreign_arms)
+    away = arms if foreign_arms is None else [arm for arm in arms if arm in foreign_arms]
     tasks = [
-        _Task(recording, arm, smooth)
-        for number, recording in enumerate(every)
-        for arm in sorted(plain, key=lambda arm: arm.name)
-        for asked in [set(arms) if number < len(own) else set(arms) & away]
-        for smooth in [replace(arm, smoothed=True) in asked]
-        if arm in asked or smooth
+        *(task for recording in own for task in _tasks(recording, arms)),
+        *(task for recording in others for task in _tasks(recording, away)),
     ]
     out: dict[str, list[Tracked | None]] = {arm.name: [None] * len(every) for arm in ARMS}
     place = {id(recording): number for number, recording in enumerate(every)}
@@ -168,6 +163,12 @@ class _Task:
     recording: Recording
     arm: Arm
     smooth: bool
+
+
+def _tasks(recording: Recording, arms: Sequence[Arm]) -> list[_Task]:
+    """What there is to follow by some arms; one that is smoothed comes with the plain one."""
+    plain = sorted({replace(arm, smoothed=False) for arm in arms}, key=lambda arm: arm.name)
+    return [_Task(recording, arm, replace(arm, smoothed=True) in arms) for arm in plain]
 
 
 @dataclass

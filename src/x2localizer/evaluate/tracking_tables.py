@@ -18,6 +18,10 @@ from x2localizer.types import Bools, Floats
 
 SETTLED_S = 60.0
 """Seconds after a start or a gap from which a tracker should know where it is."""
+EARLY_S = 10.0
+"""Seconds from the start of a drive in which it is the eye that counts: odometry and roads tell little yet."""
+TOLD_APART_S = 20.0
+"""Seconds after which drives on the map are told from those off it."""
 GAP_S = 3.0
 """Seconds between two frames of a ride that are a gap."""
 LIGHTS = ("day", "night")
@@ -50,6 +54,9 @@ class Figures:
     sure, sure_right: frames with a position, and of these the ones within 80 m.
     first_sure_s: median seconds to the first position within 80 m; None if most rides have none.
     off_map, off_map_frames: frames of drives off the map with a position, and how many frames there are.
+    early: frames of the first 10 s of a drive within 80 m.
+    told_apart: area under the curve, times 100: how often a drive on the map has a higher probability of being on it,
+        20 s after its start, than one off the map.
     """
 
     rides: int
@@ -62,6 +69,8 @@ class Figures:
     first_sure_s: float | None
     off_map: float | None
     off_map_frames: int
+    early: Interval | None = None
+    told_apart: Interval | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +120,31 @@ def figures(rides: Sequence[Ride], found: Sequence[Tracked], foreign: Sequence[T
         _median(errors),
         _percent(stated), _percent(every[stated]), median_first_s(list(rides), good) if rides else None,
         _percent(wrong), len(wrong),
+        Interval.over([
+            100.0 * float(one[ride.times_s - ride.times_s[0] < EARLY_S].mean())
+            for one, ride in zip(right, rides, strict=True)
+        ]),
+        told_apart(_on_map(found), _on_map(foreign)),
     )  # fmt: skip
+
+
+def _on_map(found: Sequence[Tracked]) -> Floats:
+    """The probability of being on the map that each drive had after some seconds; there is a frame each second."""
+    rows = [tracked.evidence[: int(TOLD_APART_S)] for tracked in found]
+    return np.array([row[-1].on_map for row in rows if row])
+
+
+def told_apart(on: Floats, off: Floats) -> Interval | None:
+    """The area under the curve, times 100: the share of pairs in which ``on`` is higher, ties by half."""
+    if not len(on) or not len(off):
+        return None
+    wins = (on[:, None] > off) + 0.5 * (on[:, None] == off)
+    rng = np.random.default_rng(42)
+    drawn = [
+        wins[np.ix_(rng.integers(0, len(on), len(on)), rng.integers(0, len(off), len(off)))].mean() for _ in range(2000)
+    ]
+    low, high = np.percentile(drawn, [2.5, 97.5])
+    return Interval(100.0 * float(wins.mean()), 100.0 * float(low), 100.0 * float(high))
 
 
 def track_rows(results: Results) -> list[TrackRow]:
@@ -165,7 +198,8 @@ def from_values(values: Sequence[dict[str, Any]]) -> list[TrackRow]:
     """Rows of a results file."""
 
     def read(part: dict[str, Any]) -> Figures:
-        parts = {name: Interval(**part[name]) if part[name] else None for name in ("within", "settled")}
+        names = ("within", "settled", "early", "told_apart")
+        parts = {name: Interval(**part[name]) if part.get(name) else None for name in names}
         return Figures(**{**part, **parts})
 
     return [TrackRow(**{**row, **{name: read(row[name]) for name in ("every", *LIGHTS)}}) for row in values]
@@ -178,6 +212,12 @@ def table_text(rows: Sequence[TrackRow]) -> str:
          "median error"],
         ((row.arm, _text(row.every.within), _text(row.day.settled), _metres(row.day.settled_median_m),
           _text(row.night.settled), _metres(row.night.settled_median_m)) for row in rows),
+    )  # fmt: skip
+    early = markdown(
+        ["arm", "within 80 m in the first 10 s by day (95%)", "at night (95%)",
+         "on the map told from off it after 20 s, area under the curve (95%)"],
+        ((row.arm, _text(row.day.early), _text(row.night.early), _text(row.every.told_apart).replace("%", "", 1))
+         for row in rows),
     )  # fmt: skip
     certain = markdown(
         ["arm", "sure", "of these right", "by day", "right", "at night", "right", "first sure and right",
@@ -201,7 +241,7 @@ def table_text(rows: Sequence[TrackRow]) -> str:
         "A position is right within 80 m. From 60 s: frames at least 60 s after the start of the drive or the end of "
         "its gap. Sure: the tracker states a position. Off the map: frames of drives that are not in the gallery."
     )
-    return "\n\n".join([where, certain, notes, cost, *bins])
+    return "\n\n".join([where, early, certain, notes, cost, *bins])
 
 
 def _joined(parts: Sequence[Floats]) -> Floats:
