@@ -10,9 +10,13 @@ import numpy as np
 from x2localizer.errors import MotionError
 from x2localizer.files import write_text
 from x2localizer.sources.motion.gopro import read_gopro
+from x2localizer.sources.motion.oxts import read_oxts_motion
 from x2localizer.sources.motion.poses import KITTI_COLUMNS, TUM_COLUMNS, pose_columns, read_kitti, read_tum
 from x2localizer.sources.motion.record import MotionRecord
+from x2localizer.sources.motion.ros_bag import read_ros_bag
 from x2localizer.sources.motion.table import read_table
+from x2localizer.sources.oxts import is_oxts
+from x2localizer.sources.ros import bag_at
 from x2localizer.sources.tracks import TELEMETRY_SUFFIXES
 
 _GPMF = frozenset({".raw", ".gpmf", ".gpmd"})
@@ -25,18 +29,21 @@ def read_motion(path: str | Path, offset_s: float = 0.0, *, rate_hz: float | Non
     """Read the motion of a drive.
 
     A table (CSV, TSV, Parquet) with the columns ``time_s``, ``speed_m_s`` and ``yaw_rate_deg_s``; camera poses in
-    KITTI's or TUM's format; or the sensors in a GoPro's video.
+    KITTI's or TUM's format; the folder ``oxts`` of a raw recording of KITTI; the sensors in a GoPro's video; or a ROS 2
+    bag (``drive.mcap#/odom`` names a topic).
 
     offset_s: the time from the start of the record to the start of the video, as for a track.
-    rate_hz: rows per second of KITTI's poses, which have no times; by default from ``times.txt`` beside them, else 10.
+    rate_hz: rows per second of KITTI's files, which have no times; by default from ``times.txt`` beside poses and
+        ``timestamps.txt`` beside ``oxts``, else 10.
     """
     if not abs(offset_s) <= _LONGEST_OFFSET_S:  # also refuses NaN
         raise MotionError(f"A time offset of {offset_s} s is not possible.", "Give it in seconds, such as 2.5 or -30.")
     if rate_hz is not None and not (math.isfinite(rate_hz) and rate_hz > 0):
         raise MotionError(f"Poses cannot have a rate of {rate_hz} per second.", "Give it per second, such as 10.")
+    bag = bag_at(path)
     path = Path(path)
     try:
-        record = _read(path, rate_hz)
+        record = _read(path, rate_hz) if bag is None else read_ros_bag(*bag)
     except OSError as problem:
         raise MotionError(
             f"Cannot read {path}: {problem.strerror or problem}.", "Check the path and the permissions."
@@ -45,6 +52,8 @@ def read_motion(path: str | Path, offset_s: float = 0.0, *, rate_hz: float | Non
 
 
 def _read(path: Path, rate_hz: float | None) -> MotionRecord:
+    if is_oxts(path):
+        return read_oxts_motion(path, rate_hz)
     with path.open("rb") as file:
         head = file.read(1 << 16)
     suffix = path.suffix.lower()

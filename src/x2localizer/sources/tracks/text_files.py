@@ -22,6 +22,7 @@ import gpxpy
 import gpxpy.gpx
 
 from x2localizer.errors import TrackError
+from x2localizer.sources.oxts import LATITUDE, LONGITUDE, read_oxts
 from x2localizer.sources.tracks.points import EARLIEST_S, LATEST_S, Points
 
 COLUMNS = {
@@ -69,6 +70,15 @@ def read_gpx(path: Path) -> Points:
             f"{path} contains{planned} no recorded track.",
             "Export the recording itself, as a GPX track with times.",
         )
+    return points
+
+
+def read_oxts_track(path: Path) -> Points:
+    """All positions of a raw recording of KITTI."""
+    rows = read_oxts(path, TrackError)
+    points = Points(since_epoch=rows.timed)
+    for time_s, row in zip(rows.times_s.tolist(), rows.values.tolist(), strict=True):
+        points.add(time_s, row[LATITUDE], row[LONGITUDE])
     return points
 
 

@@ -1,7 +1,7 @@
 """Recorded tracks: where the camera was, and when.
 
-``read_track`` reads GPX, CSV, videos with the camera's own GPS, and bare GPMF streams. A track returns positions only
-for times that it covers: never before its start, after its end, or within a gap.
+``read_track`` reads GPX, CSV, videos with the camera's own GPS, bare GPMF streams, and KITTI's ``oxts``. A track has
+positions only for times that it covers: never before its start, after its end, or within a gap.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from pyproj import Geod
 from x2localizer.errors import TrackError
 from x2localizer.files import write_text
 from x2localizer.geo import distance_m
+from x2localizer.sources.oxts import is_oxts
 from x2localizer.sources.tracks.points import EPOCH, Dropped, Points, Reason
 from x2localizer.sources.tracks.telemetry import read_gpmf, read_telemetry
-from x2localizer.sources.tracks.text_files import read_csv, read_gpx
+from x2localizer.sources.tracks.text_files import read_csv, read_gpx, read_oxts_track
 from x2localizer.types import Floats, Position
 
 MAX_GAP_S = 5.0
@@ -176,6 +177,8 @@ def write_gpx(path: Path, track: Track, *, name: str = "", start_time: datetime 
 
 def _reader(path: Path) -> Callable[[Path], Points]:
     """The reader for a file, chosen by its first bytes, otherwise by its suffix."""
+    if is_oxts(path):
+        return read_oxts_track
     with path.open("rb") as file:
         head = file.read(64)
     suffix = path.suffix.lower()

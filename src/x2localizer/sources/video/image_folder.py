@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import PIL.Image
@@ -81,8 +82,8 @@ class ImageFolderSource(VideoSource):
         """Nothing to release: every image is closed after reading."""
 
 
-def read_image(file: Path, size: tuple[int, int] | None = None) -> Image | None:
-    """An image file as upright RGB, resized to (height, width); None if it is damaged or far too large."""
+def read_image(file: Path | BinaryIO, size: tuple[int, int] | None = None) -> Image | None:
+    """An image file or its bytes as upright RGB, resized to (height, width); None if damaged or far too large."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", PIL.Image.DecompressionBombWarning)

@@ -1,4 +1,4 @@
-"""Opening a file, a folder of images, a camera or a stream as frames with their true times.
+"""Opening a file, a folder of images, a bag, a camera or a stream as frames with their true times.
 
 with open_video("drive.mp4", size=(270, 480), spacing_s=1.0) as video:
     for frame in video:
@@ -16,10 +16,13 @@ from urllib.parse import unquote
 import av
 
 from x2localizer.errors import ConfigError, VideoError
+from x2localizer.sources.ros import bag_at
 from x2localizer.sources.video.containers import open_container
 from x2localizer.sources.video.file import FileSource
 from x2localizer.sources.video.image_folder import IMAGE_SUFFIXES, ImageFolderSource
 from x2localizer.sources.video.live import LiveSource
+from x2localizer.sources.video.ros_bag import RosBagSource
+from x2localizer.sources.video.ros_topic import RosTopicSource
 from x2localizer.sources.video.source import FrameGrid, VideoInfo, VideoSource
 
 __all__ = ["VideoInfo", "VideoSource", "open_video"]
@@ -40,7 +43,8 @@ def open_video(
 ) -> VideoSource:
     """Open a video source of any kind.
 
-    ``address`` is a file, a folder of images, a single image, ``camera:0`` (or ``/dev/video0``, or ``camera:NAME`` on
+    ``address`` is a file, a folder of images, a single image, a ROS 2 bag (``drive.mcap#/front/image_raw`` names a
+    topic), a live topic (``ros2:/front/image_raw``), ``camera:0`` (or ``/dev/video0``, or ``camera:NAME`` on
     Windows), or any address that FFmpeg reads, such as ``rtsp://...``. ``size`` is (height, width) to resize to. Frames
     are returned from ``start_s`` until before ``end_s``: the first at or after each multiple of ``spacing_s``, or all
     if it is None. Times are seconds from the first frame of the source. ``images_per_s`` applies to folders without a
@@ -55,6 +59,11 @@ def open_video(
     scheme = re.match(r"([a-z][a-z0-9+.-]*)://", text, re.IGNORECASE)
     if text.startswith("camera:") or re.fullmatch(r"/dev/video\d+", text):
         return _open_camera(text.removeprefix("camera:"), grid, size, timeout_s)
+    if text.startswith("ros2:"):
+        return RosTopicSource(text.removeprefix("ros2:"), grid, size, timeout_s)
+    bag = bag_at(address)
+    if bag is not None:
+        return RosBagSource(*bag, grid, size)
     if scheme is not None and scheme[1].lower() != "file":
         return _open_network(text, scheme[1].lower(), grid, size, timeout_s)
     path = Path(unquote(text.removeprefix("file://")) if scheme else text)
