@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from x2localizer.registry import Registry
 from x2localizer.search import Searcher
 from x2localizer.similarity import Query, similarities
 from x2localizer.sinks import TrackContext, TrackFolder, sinks
+from x2localizer.sinks.live import live_sinks, open_sinks
 from x2localizer.town.folder import save_drive, save_town
 from x2localizer.town.town import Town
 from x2localizer.types import Fix, Frame, Position
@@ -105,6 +107,17 @@ def test_an_output_format_is_one_file(tmp_path: Path) -> None:
             folder.write(Fix(2, 2.0, "tracking", Position(39.5, -70.5), 0.9))
         assert folder.files == [tmp_path / "track.wkt"]
     assert (tmp_path / "track.wkt").read_text() == "LINESTRING (-70.0 39.0, -70.5 39.5)\n"
+
+
+def test_a_live_sink_is_one_file(capsys: pytest.CaptureFixture[str]) -> None:
+    with _added(live_sinks, "x2localizer.sinks.live", "live"), open_sinks(["print:"]) as opened:
+        opened.start(datetime(2026, 5, 1, 12, tzinfo=UTC))
+        opened.fix(Fix(0, 1.5, "tracking", Position(39.0, -70.0), 0.9))
+        opened.fix(Fix(1, 2.5, "lost", Position(12.0, 12.0), 0.1))
+    assert capsys.readouterr().out.splitlines() == [
+        "2026-05-01 12:00:01.500000+00:00 Position(lat_deg=39.0, lon_deg=-70.0)",
+        "2026-05-01 12:00:02.500000+00:00 None",
+    ]
 
 
 def test_a_name_that_is_not_known_suggests_the_nearest() -> None:
