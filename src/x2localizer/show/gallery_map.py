@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,17 +10,18 @@ from PIL import Image as Pillow
 from PIL import ImageDraw
 
 from x2localizer import geo
-from x2localizer.gallery.grid import BLOCK
+from x2localizer.gallery.grid import BLOCK, TileSpan
 from x2localizer.gallery.store import PICTURE_PX, Gallery
 from x2localizer.sources.roads import RoadKind, Roads
-from x2localizer.types import Floats, Image, Position, Region
+from x2localizer.types import Bools, Floats, Image, Position, Region
 
 MOST_PIXELS = 4096
 """Along a side; larger areas are shown at a half, a quarter, ..."""
 PAPER = 225
 """Grey where there is no imagery."""
-NO_DATA = 8
-"""Tiles whose brightest pixel is below hold no data; JPEG makes black a little brighter."""
+NO_DATA, LEAST_DATA = 8, 0.3
+"""Pixels below this brightness hold no data, and neither do tiles with a smaller share of brighter ones. JPEG makes
+black a little brighter, and much so beside a tile that holds data."""
 ROAD_COLOURS = {RoadKind.MAIN: (255, 176, 32), RoadKind.STREET: (255, 255, 255), RoadKind.SERVICE: (176, 190, 200)}
 ROAD_WIDTHS = {RoadKind.MAIN: 2.2, RoadKind.STREET: 1.5, RoadKind.SERVICE: 1.0}
 """In thousandths of the picture's longer side."""
@@ -70,29 +72,45 @@ def draw_gallery(gallery: Gallery, around: list[Region], least_px: int = 0) -> G
 
     least_px: smaller maps are enlarged to about this many pixels along their longer side.
     """
+    drawn = paint_imagery(gallery, span_around(gallery, around))
+    image = drawn.image
+    enlarge = min(4, -(-least_px // max(image.shape)))
+    if enlarge > 1:
+        size = (image.shape[1] * enlarge, image.shape[0] * enlarge)
+        image = np.asarray(Pillow.fromarray(image).resize(size, Pillow.Resampling.BICUBIC))
+    drawn = replace(drawn, image=image, scale=drawn.scale * max(enlarge, 1))
+    return draw_roads(drawn, gallery.roads(drawn.bounds)) if gallery.manifest.roads else drawn
+
+
+def span_around(gallery: Gallery, around: Sequence[Region]) -> TileSpan:
+    """The tiles that some regions span, with a tile of margin."""
     manifest = gallery.manifest
     n, world = manifest.region_tiles, 1 << manifest.zoom
     first = around[0].x
     # Columns relative to the first region, so that a span across the antimeridian stays whole.
     columns = [(region.x - first + world // 2) % world - world // 2 for region in around]
-    west, east = first + min(columns) - 1, first + max(columns) + n + 1
-    north, south = min(region.y for region in around) - 1, max(region.y for region in around) + n + 1
+    rows = [region.y for region in around]
+    return TileSpan(
+        manifest.zoom, first + min(columns) - 1, min(rows) - 1, max(columns) - min(columns) + n + 2,
+        max(rows) - min(rows) + n + 2,
+    )  # fmt: skip
+
+
+def paint_imagery(gallery: Gallery, span: TileSpan, most_px: int = MOST_PIXELS) -> GalleryMap:
+    """The gallery's pictures of tiles, at most ``most_px`` along a side, without roads; paper where there is none."""
+    world, west, north = 1 << span.z, span.west, span.north
+    east, south = west + span.columns, north + span.rows
     shrink = 1
-    while max(east - west, south - north) * PICTURE_PX // shrink > MOST_PIXELS and shrink < PICTURE_PX:
+    while max(span.columns, span.rows) * PICTURE_PX // shrink > most_px and shrink < PICTURE_PX:
         shrink *= 2
     px = PICTURE_PX // shrink
-    image = np.full(((south - north) * px, (east - west) * px, 3), PAPER, np.uint8)
+    image = np.full((span.rows * px, span.columns * px, 3), PAPER, np.uint8)
     for by in range(north // BLOCK * BLOCK, south, BLOCK):
         row = [(bx % world, by) for bx in range(west // BLOCK * BLOCK, east, BLOCK)]
         for (x, y), picture in gallery.pictures(row).items():
             left = ((x - west + world // 2) % world - world // 2) * px
-            _paste(image, _on_paper(picture)[::shrink, ::shrink], left, (y - north) * px)
-    enlarge = min(4, -(-least_px // max(image.shape)))
-    if enlarge > 1:
-        size = (image.shape[1] * enlarge, image.shape[0] * enlarge)
-        image = np.asarray(Pillow.fromarray(image).resize(size, Pillow.Resampling.BICUBIC))
-    drawn = GalleryMap(image, manifest.zoom, west, north, px * max(enlarge, 1))
-    return draw_roads(drawn, gallery.roads(drawn.bounds)) if manifest.roads else drawn
+            _paste(image, on_paper(picture)[::shrink, ::shrink], left, (y - north) * px)
+    return GalleryMap(image, span.z, west, north, px)
 
 
 def gallery_picture(gallery: Gallery) -> Image:
@@ -134,12 +152,20 @@ def draw_roads(base: GalleryMap, roads: Roads) -> GalleryMap:
     return replace(base, image=np.asarray(canvas))
 
 
-def _on_paper(picture: Image) -> Image:
+def tiles_with_data(picture: Image) -> Bools:
+    """Which tiles in the picture of a block hold data, (8, 8)."""
+    side = len(picture) // BLOCK
+    bright = picture.reshape(BLOCK, side, BLOCK, side, 3).max(4) >= NO_DATA
+    held: Bools = bright.mean((1, 3)) >= LEAST_DATA
+    return held
+
+
+def on_paper(picture: Image) -> Image:
     """The picture of a block without the black of tiles that hold no data."""
     side = len(picture) // BLOCK
     tiles = picture.reshape(BLOCK, side, BLOCK, side, 3)
-    empty = tiles.max((1, 3, 4)) < NO_DATA
-    return np.where(empty[:, None, :, None, None], np.uint8(PAPER), tiles).reshape(picture.shape)
+    held = tiles_with_data(picture)[:, None, :, None, None]
+    return np.where(held, tiles, np.uint8(PAPER)).reshape(picture.shape)
 
 
 def _paste(image: Image, picture: Image, left: int, top: int) -> None:

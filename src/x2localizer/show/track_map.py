@@ -15,7 +15,7 @@ from x2localizer.gallery.store import Gallery
 from x2localizer.localize.stretches import stretches
 from x2localizer.show.gallery_map import PAPER, GalleryMap, draw_gallery
 from x2localizer.sources.tracks import Track
-from x2localizer.types import Fix, Image, Position
+from x2localizer.types import Fix, Image, Position, Region
 
 LEAST_PX = 1200
 FURTHEST_GUESS_M, FURTHEST_SURE_M, FURTHEST_TRUTH_M = 10_000.0, 200_000.0, 3_000.0
@@ -27,14 +27,20 @@ Points = list[tuple[float, float]]
 
 
 def map_of_track(gallery: Gallery, fixes: Sequence[Fix], truth: Track | None = None) -> GalleryMap | None:
-    """The map around a track; None without any guess.
+    """The map around a track; None without any guess."""
+    regions = regions_of_track(gallery, fixes, truth)
+    return draw_gallery(gallery, regions, LEAST_PX) if regions else None
 
-    It shows the positions and the truth near them. If no fix is sure, it shows the guesses around the best one.
+
+def regions_of_track(gallery: Gallery, fixes: Sequence[Fix], truth: Track | None = None) -> list[Region]:
+    """Regions around the places that a map of the track shows; none without any guess.
+
+    These are the positions and the truth near them. If no fix is sure, they are the guesses around the best one.
     """
     sure = [fix for fix in fixes if fix.position is not None]
     shown = sure or [fix for fix in fixes if fix.guess is not None]
     if not shown:
-        return None
+        return []
     best = max(shown, key=lambda fix: fix.confidence).guess
     assert best is not None
     places = [fix.guess for fix in shown if fix.guess is not None]
@@ -46,9 +52,7 @@ def map_of_track(gallery: Gallery, fixes: Sequence[Fix], truth: Track | None = N
         reach_m = furthest_m + FURTHEST_TRUTH_M
         kept += [place for place, metres in zip(true, _distances_m(best, true), strict=True) if metres <= reach_m]
     manifest = gallery.manifest
-    return draw_gallery(
-        gallery, [geo.region_around(place, manifest.zoom, manifest.region_tiles) for place in kept], LEAST_PX
-    )
+    return [geo.region_around(place, manifest.zoom, manifest.region_tiles) for place in kept]
 
 
 def _distances_m(start: Position, places: Sequence[Position]) -> list[float]:
