@@ -1,9 +1,11 @@
 # make demo         set up, build a town, film a drive, localize it: see demo/track/report.html
+# make live         set up, build a town, drive a car through it, and watch it being found on a live map
 # make test-fast    the tests that need neither torch nor much time: two minutes on 2 cores
 # make test         every test (installs torch, 5.5 GB)
 # make coverage     every test, with a coverage summary and a report in htmlcov/
 # make lint         ruff and mypy --strict
 # make docs         the documentation site, in site/
+# make fuzz-api     thousands of cases against the live service, by schemathesis
 # make tiny-bundle  export tests/data/tiny-bundle again
 
 PYTHON ?= python3
@@ -11,7 +13,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test-fast test coverage lint docs tiny-bundle clean
+.PHONY: demo live test-fast test coverage lint docs fuzz-api tiny-bundle clean
 
 # One environment in the checkout. A stamp per set of extras; pip runs again when pyproject.toml changes.
 $(BIN)/python:
@@ -21,13 +23,17 @@ $(VENV)/.base: pyproject.toml | $(BIN)/python
 	$(INSTALL) -e .
 	touch $@
 
-$(VENV)/.fast: pyproject.toml | $(BIN)/python
-	$(INSTALL) -e '.[dev]'
+$(VENV)/.serve: pyproject.toml | $(BIN)/python
+	$(INSTALL) -e '.[serve]'
 	touch $@ $(VENV)/.base
 
+$(VENV)/.fast: pyproject.toml | $(BIN)/python
+	$(INSTALL) -e '.[dev,programs,serve]'
+	touch $@ $(VENV)/.base $(VENV)/.serve
+
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
-	$(INSTALL) -e '.[dev,train]'
-	touch $@ $(VENV)/.base $(VENV)/.fast
+	$(INSTALL) -e '.[dev,programs,serve,train]'
+	touch $@ $(VENV)/.base $(VENV)/.serve $(VENV)/.fast
 
 $(VENV)/.docs: pyproject.toml | $(BIN)/python
 	$(INSTALL) -e '.[docs]'
@@ -35,6 +41,9 @@ $(VENV)/.docs: pyproject.toml | $(BIN)/python
 
 demo: $(VENV)/.base
 	$(BIN)/x2l demo --out demo
+
+live: $(VENV)/.serve
+	$(BIN)/x2l live --out demo
 
 test-fast: $(VENV)/.fast
 	$(BIN)/python -m pytest -n 2 -m "not torch and not slow"
@@ -52,6 +61,9 @@ lint: $(VENV)/.dev
 
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+fuzz-api: $(VENV)/.fast
+	X2L_FUZZ_CASES=80 $(BIN)/python -m pytest -s tests/serve/test_schema.py
 
 tiny-bundle: $(VENV)/.dev
 	$(BIN)/python tests/helpers/tiny_bundle.py

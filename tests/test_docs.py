@@ -49,7 +49,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory, tiny_dataset: Path) -> P
     (folder / "town" / "aerial.tif").rename(folder / "city.tif")
     (folder / "drive" / "drive.mp4").rename(folder / "ride.mp4")
     (folder / "drive" / "drive.gpx").rename(folder / "ride.gpx")
-    index(folder / "city.tif", open_bundle("town"), folder / "city-gallery")
+    index(folder / "city.tif", open_bundle("eye"), folder / "city-gallery")
     (folder / "wheel.csv").write_text("time_s,speed_m_s\n" + "".join(f"{t},10\n" for t in range(20)))
     (folder / "gyro.csv").write_text("time_s,yaw_rate_deg_s\n" + "".join(f"{t},3\n" for t in range(30)))
     shutil.copy(folder / "town" / "roads.geojson", folder / "roads.geojson")

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from importlib import import_module
+from types import ModuleType
 
 
 class UserError(Exception):
@@ -49,6 +51,10 @@ class MotionError(UserError):
     """A file of recorded motion that cannot be read."""
 
 
+class SinkError(UserError):
+    """A program, a port or a file that fixes cannot be handed on to."""
+
+
 class DatasetError(UserError):
     """A dataset that is missing, damaged or in another format."""
 
@@ -72,3 +78,13 @@ def nearest(name: str, valid: Iterable[str]) -> str:
     if similar:
         return f"Did you mean '{similar[0]}'?"
     return f"Valid names: {', '.join(names)}." if names else "There are no valid names."
+
+
+def optional(module: str, package: str, what: str) -> ModuleType:
+    """A module of a package that comes with the extra [programs]; without it, an error that says how to install it."""
+    try:
+        return import_module(module)
+    except ImportError as problem:
+        raise UserError(
+            f"{what} needs {package}, which is not installed.", "pip install 'x2localizer[programs]'"
+        ) from problem

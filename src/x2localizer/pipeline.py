@@ -9,28 +9,31 @@ from typing import Literal
 
 from x2localizer import geo
 from x2localizer.config import LocalizeSettings, TrackSettings
-from x2localizer.encoders import Encoder, open_bundle
+from x2localizer.encoders import Encoder, open_bundle, shipped_for
 from x2localizer.errors import ConfigError, GalleryError, MotionError, VideoError
 from x2localizer.gallery import Gallery, open_gallery
 from x2localizer.gallery.store import check_encoder
 from x2localizer.localize import Localizer
 from x2localizer.localize.follow import NoOdometryError, VideoFollower, follow_record, keyframes
 from x2localizer.localize.summary import Summary
-from x2localizer.localize.track.tracker import Tracker, TrackMap, second_pass
+from x2localizer.localize.track.tracker import Tracker, TrackMap, movements_between, second_pass
 from x2localizer.odometry import CameraProfile, VisualOdometry, find_fov
 from x2localizer.odometry.record import scale_sd_of
 from x2localizer.search import Prior
 from x2localizer.sinks import TrackContext, TrackFolder
+from x2localizer.sinks.live import LiveSinks, open_sinks
 from x2localizer.sources.motion import MotionRecord, read_motion
 from x2localizer.sources.tracks import Track
 from x2localizer.sources.video import VideoInfo, open_video
-from x2localizer.types import Fix, Frame
+from x2localizer.types import Fix, Frame, Movement
 
 Method = Literal["track", "window"]
 """track: one belief over the whole map, moved by odometry. window: searches of the last keyframes (SWRL)."""
 Settings = TrackSettings | LocalizeSettings
 Progress = Callable[[float, float | None], None]
 """Called with the seconds done, and their total if it is known."""
+MOTION_STEP_S = 0.1
+"""Steps in which recorded motion is handed on to other programs between two fixes."""
 FELL_BACK = "The camera's movement cannot be measured in this video, so it was localized by windows of keyframes."
 
 
@@ -44,6 +47,7 @@ class LocalizedVideo:
     calibrated: whether the confidence was fitted for these settings; without, no fix counts as sure.
     method: that was used.
     note: why it is not the one that was asked for.
+    undelivered: what sinks could not hand on to other programs, in words.
     """
 
     fixes: tuple[Fix, ...]
@@ -52,12 +56,13 @@ class LocalizedVideo:
     calibrated: bool
     method: Method = "track"
     note: str | None = None
+    undelivered: tuple[str, ...] = ()
 
 
 def localize_video(
     video: str | Path,
     gallery: Gallery | str | Path,
-    encoder: Encoder | str | Path = "town",
+    encoder: Encoder | str | Path | None = None,
     out: str | Path = "track",
     settings: Settings | None = None,
     *,
@@ -68,12 +73,15 @@ def localize_video(
     truth: Track | None = None,
     prior: Prior | None = None,
     formats: Sequence[str] | None = None,
+    sinks: Sequence[str] = (),
+    realtime: bool = False,
     title: str | None = None,
     progress: Progress = lambda done_s, total_s: None,
 ) -> LocalizedVideo:
     """Localize a video and write its track into a folder.
 
-    gallery, encoder: open ones, or where they are; the encoder must have made the gallery. Roads alone need none.
+    gallery, encoder: open ones, or where they are; the encoder must have made the gallery, and is by default the bundle
+        of this package that did. Roads alone need none.
     settings: those of the method; see :class:`x2localizer.config.TrackSettings` and ``LocalizeSettings``.
     method: "track" or "window"; by default the one that the settings are for, and "track" without any.
     odometry: recorded motion, or a file of it, with times that count from the start of the video; by default the
@@ -84,30 +92,36 @@ def localize_video(
     truth: a recorded track to compare with.
     prior: what is known in advance of where the camera is.
     formats: which files to write, such as ("gpx", "report"); all by default.
+    sinks: addresses of other programs that get each fix as it comes, such as "nmea://127.0.0.1:10110"; see
+        :mod:`x2localizer.sinks.live`.
+    realtime: localize no faster than the video was filmed, for programs that expect a receiver.
     """
     method = method or ("window" if isinstance(settings, LocalizeSettings) else "track")
     _check_settings(method, settings)
-    opened = open_gallery(gallery) if isinstance(gallery, str | Path) else gallery
-    name = Path(str(video)).stem
-    context = TrackContext(Path(out), name, title or f"Where was the camera? {name}", None, opened, truth)
-    run = _Run(context, formats, progress)
-    if isinstance(settings, LocalizeSettings) or method == "window":
-        window = settings if isinstance(settings, LocalizeSettings) else None
-        return run.by_windows(video, Localizer(opened, _tile_encoder(opened, encoder), window, prior=prior))
-    settings = settings or TrackSettings()
-    uses_tiles = opened.has_tiles and settings.use_tiles
-    made_by = _tile_encoder(opened, encoder) if uses_tiles else None
-    track_map = _track_map(opened, prior, roads=settings.use_roads, tiles=uses_tiles)
-    record = read_motion(odometry) if isinstance(odometry, str | Path) else odometry
-    if record is None:
-        camera = camera or CameraProfile(find_fov(video).degrees)
-        tracker = Tracker(track_map, made_by, settings, scale_sd=scale_sd_of(camera), bias_sd_deg_s=0.0)
-        follower = VideoFollower(tracker, VisualOdometry(camera))
-    else:
-        tracker = _recorded_tracker(track_map, made_by, settings, record)
-        follower = VideoFollower(tracker, record)
-    fall_back = None if made_by is None else lambda: Localizer(opened, made_by, prior=prior)
-    return run.by_tracking(video, follower, fall_back, live=live)
+    with open_sinks(sinks, realtime=realtime) as handed_on:  # first: programs can connect while a model is loaded
+        opened = open_gallery(gallery) if isinstance(gallery, str | Path) else gallery
+        name = Path(str(video)).stem
+        context = TrackContext(Path(out), name, title or f"Where was the camera? {name}", None, opened, truth)
+        run = _Run(context, formats, progress, handed_on)
+        if isinstance(settings, LocalizeSettings) or method == "window":
+            window = settings if isinstance(settings, LocalizeSettings) else None
+            result = run.by_windows(video, Localizer(opened, _tile_encoder(opened, encoder), window, prior=prior))
+        else:
+            settings = settings or TrackSettings()
+            uses_tiles = opened.has_tiles and settings.use_tiles
+            made_by = _tile_encoder(opened, encoder) if uses_tiles else None
+            track_map = _track_map(opened, prior, roads=settings.use_roads, tiles=uses_tiles)
+            record = read_motion(odometry) if isinstance(odometry, str | Path) else odometry
+            if record is None:
+                camera = camera or CameraProfile(find_fov(video).degrees)
+                tracker = Tracker(track_map, made_by, settings, scale_sd=scale_sd_of(camera), bias_sd_deg_s=0.0)
+                follower = VideoFollower(tracker, VisualOdometry(camera), handed_on.motion)
+            else:
+                tracker = _recorded_tracker(track_map, made_by, settings, record)
+                follower = VideoFollower(tracker, record)
+            fall_back = None if made_by is None else lambda: Localizer(opened, made_by, prior=prior)
+            result = run.by_tracking(video, follower, fall_back, live=live)
+    return replace(result, undelivered=tuple(handed_on.notes()))
 
 
 def localize_odometry(
@@ -120,6 +134,8 @@ def localize_odometry(
     truth: Track | None = None,
     prior: Prior | None = None,
     formats: Sequence[str] | None = None,
+    sinks: Sequence[str] = (),
+    realtime: bool = False,
     title: str | None = None,
     progress: Progress = lambda done_s, total_s: None,
 ) -> LocalizedVideo:
@@ -136,18 +152,37 @@ def localize_odometry(
             f"Add them: x2l index --roads FILE --out {opened.address}",
         )
     settings = (settings or TrackSettings()).model_copy(update={"use_tiles": False})
-    tracker = _recorded_tracker(_track_map(opened, prior, roads=True, tiles=False), None, settings, motion)
     context = TrackContext(
         Path(out), name, title or f"Where was the camera? {name}", motion.start_time, opened, truth, odometry="recorded"
     )
     end_s = float(motion.times_s[-1])
-    with TrackFolder(context, formats) as folder:
-        for fix in follow_record(tracker, motion):
-            folder.write(fix)
-            progress(fix.time_s, end_s)
-        if not live:
-            folder.smooth(_smoothed(tracker, context.fixes))
-    return _result(folder, tracker.confidence.calibrated, "track")
+    with open_sinks(sinks, realtime=realtime) as handed_on:
+        tracker = _recorded_tracker(_track_map(opened, prior, roads=True, tiles=False), None, settings, motion)
+        tracker.keeps_steps = not live
+        handed_on.start(motion.start_time)
+        with TrackFolder(context, formats) as folder:
+            for fix in follow_record(tracker, motion):
+                folder.write(fix)
+                _hand_on(handed_on, fix, motion)
+                progress(fix.time_s, end_s)
+            if not live:
+                folder.smooth(_smoothed(tracker, context.fixes))
+    result = _result(folder, tracker.confidence.calibrated, "track")
+    return replace(result, undelivered=tuple(handed_on.notes()))
+
+
+def _hand_on(sinks: LiveSinks, fix: Fix, record: MotionRecord | None = None) -> None:
+    """Give a fix to other programs, after what was recorded of the motion since the last one."""
+    if not sinks:
+        return
+    steps: list[Movement] = []
+    if record is not None and sinks.time_s is not None:
+        steps = movements_between(record, sinks.time_s, fix.time_s, MOTION_STEP_S)
+    for movement in steps[:-1]:
+        sinks.motion(movement)
+    sinks.fix(fix)  # before the movement that ends with it
+    for movement in steps[-1:]:
+        sinks.motion(movement)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,11 +192,13 @@ class _Run:
     context: TrackContext
     formats: Sequence[str] | None
     progress: Progress
+    handed_on: LiveSinks
 
     def by_windows(self, video: str | Path, localizer: Localizer) -> LocalizedVideo:
         spacing_s = localizer.settings.frame_spacing_s
         with open_video(video, size=localizer.frame_size, spacing_s=spacing_s) as source:
             self.context.start_time = source.info.start_time
+            self.handed_on.start(source.info.start_time)
             with TrackFolder(self.context, self.formats) as folder:
                 self._localize(folder, localizer, source, source.info)
         return _result(folder, localizer.confidence.calibrated, "window", str(video))
@@ -172,7 +209,9 @@ class _Run:
         tracker, record, context = follower.tracker, follower.odometry, self.context
         with open_video(video, spacing_s=follower.spacing_s) as source:
             info = source.info
+            tracker.keeps_steps = not (live or info.live or info.duration_s is None)
             context.start_time = info.start_time
+            self.handed_on.start(info.start_time)
             context.odometry = "recorded" if isinstance(record, MotionRecord) else "from the video"
             if isinstance(record, MotionRecord) and info.duration_s is not None:
                 _check_overlap(record, info.duration_s)
@@ -180,6 +219,7 @@ class _Run:
                 try:
                     for fix in follower.run(source):
                         folder.write(fix)
+                        _hand_on(self.handed_on, fix, record if isinstance(record, MotionRecord) else None)
                         self.progress(fix.time_s, info.duration_s)
                 except NoOdometryError as problem:
                     if fall_back is None:
@@ -190,7 +230,7 @@ class _Run:
                     calibrated = localizer.confidence.calibrated
                 else:
                     calibrated = tracker.confidence.calibrated
-                    if not (live or info.live or info.duration_s is None):
+                    if tracker.keeps_steps:
                         folder.smooth(_smoothed(tracker, context.fixes))
         if context.odometry is None:
             return _result(folder, calibrated, "window", str(video), FELL_BACK)
@@ -198,7 +238,9 @@ class _Run:
 
     def _localize(self, folder: TrackFolder, localizer: Localizer, frames: Iterable[Frame], info: VideoInfo) -> None:
         for frame in frames:
-            folder.write(localizer.update(frame))
+            fix = localizer.update(frame)
+            folder.write(fix)
+            _hand_on(self.handed_on, fix)
             self.progress(frame.time_s, info.duration_s)
 
 
@@ -213,14 +255,15 @@ def _check_settings(method: str, settings: Settings | None) -> None:
         )
 
 
-def _tile_encoder(gallery: Gallery, encoder: Encoder | str | Path) -> Encoder:
+def _tile_encoder(gallery: Gallery, encoder: Encoder | str | Path | None) -> Encoder:
     """The encoder of a gallery's tiles."""
     if not gallery.has_tiles:
         raise GalleryError(
             f"The gallery {gallery.address} has no tiles to search.",
             f"Use the method 'track' on its roads, or add imagery: x2l index IMAGERY --out {gallery.address}",
         )
-    opened = open_bundle(encoder) if isinstance(encoder, str | Path) else encoder
+    named = shipped_for(gallery.manifest.encoder) if encoder is None else encoder
+    opened = open_bundle(named) if isinstance(named, str | Path) else named
     check_encoder(gallery, opened)
     return opened
 

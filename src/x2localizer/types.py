@@ -197,18 +197,25 @@ class TrackEvidence:
     """What a tracker knows about the quality of its own guess; the confidence is fitted on it.
 
     share: of all belief, what lies within 60 m of the guess.
+    rival: of all belief, what lies in the half tile that holds the most of it elsewhere.
     on_map: probability of being on the map.
     spread_m: standard deviation of the belief around the guess.
+    along_m: standard deviation along the road that turns and tiles allow, and the distance driven since.
     held_s: seconds since the guess last jumped, instead of moving as the odometry says.
+    held_m, held_deg: distance driven and turns made since then.
     driven_m, turned_deg: distance and turns since the start, or since the last restart.
     tile_margin, road_margin: how much better tiles and roads fit the guess than "not on this map"; 0 without them.
     has_tiles, has_roads: which of the two there are.
     """
 
     share: float
+    rival: float
     on_map: float
     spread_m: float
+    along_m: float
     held_s: float
+    held_m: float
+    held_deg: float
     driven_m: float
     turned_deg: float
     tile_margin: float

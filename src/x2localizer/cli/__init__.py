@@ -10,7 +10,21 @@ import typer
 from rich.console import Console
 
 from x2localizer import __version__
-from x2localizer.cli import bench, benchmark, check, demo, evaluate, inspect, learn, localize, odometry, prepare, town
+from x2localizer.cli import (
+    bench,
+    benchmark,
+    check,
+    demo,
+    evaluate,
+    inspect,
+    learn,
+    live,
+    localize,
+    odometry,
+    prepare,
+    serve,
+    town,
+)
 from x2localizer.errors import UserError
 
 INTERRUPTED = 130
@@ -34,6 +48,8 @@ app.command("index")(localize.index)
 app.command("localize")(localize.localize)
 app.command("odometry")(odometry.odometry)
 app.command("calibrate")(localize.calibrate)
+app.command("serve")(serve.serve)
+app.command("live")(live.live)
 app.command("demo")(demo.demo)
 app.command("train")(learn.train)
 app.command("import")(learn.import_weights)

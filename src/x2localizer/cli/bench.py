@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from x2localizer.cli.common import JsonOption, needs_training, progress_bar, show_values, status_lines
-from x2localizer.config import TrainSettings, load_config
+from x2localizer.config import RELEASED, TrainSettings, load_config
 
 app = typer.Typer(help="Measure speeds. Every bench prints a table, or with --json one object.", no_args_is_help=True)
 
@@ -126,7 +126,7 @@ def search(
 
 @app.command(epilog="Example: x2l bench localize --json")
 def localize(
-    bundle: Annotated[str, typer.Option(help="A bundle: the name of a shipped one, or a folder.")] = "town",
+    bundle: Annotated[str, typer.Option(help="A bundle: the name of a shipped one, or a folder.")] = RELEASED,
     minutes: Annotated[
         float, typer.Option(min=3, help="Length of the drive; the tracked one is twice as long.")
     ] = 30.0,
@@ -178,3 +178,43 @@ def odometry(
             f"{light}_normalised_distance": "the same for distances",
         }
     show_values("visual odometry", values, as_json, notes)
+
+
+@app.command(epilog="Example: x2l bench serve --json")
+def serve(
+    bundle: Annotated[str, typer.Option(help="A bundle: the name of a shipped one, or a folder.")] = "town",
+    seconds: Annotated[float, typer.Option(min=5, help="Time given to each number of sessions.")] = 20.0,
+    most: Annotated[int, typer.Option(min=1, max=1000, help="Most sessions to try.")] = 64,
+    minutes: Annotated[float, typer.Option(min=3, help="Length of the long drive.")] = 60.0,
+    tiles: Annotated[int, typer.Option(min=9, max=74, help="Side of the town in tiles of 58 m.")] = 37,
+    as_json: JsonOption = False,
+) -> None:
+    """Cameras that one service follows at a frame a second each, on loopback, and its speed and memory."""
+    from x2localizer.cli.serve import needs_serve  # noqa: PLC0415
+
+    needs_serve()
+    from tempfile import TemporaryDirectory  # noqa: PLC0415
+
+    from x2localizer.config import TownSettings  # noqa: PLC0415
+    from x2localizer.encoders import open_bundle  # noqa: PLC0415
+    from x2localizer.serve.bench import bench_serve  # noqa: PLC0415
+    from x2localizer.town.town import build_town  # noqa: PLC0415
+
+    with status_lines("driving ...", quiet=as_json), TemporaryDirectory(prefix="x2l-bench-") as work:
+        town = build_town(9014, TownSettings(tiles=tiles))
+        values = bench_serve(town, open_bundle(bundle), Path(work), seconds=seconds, most=most, minutes=minutes)
+    notes = {
+        "sessions": "held at a frame a second each, with a 99th percentile under 200 ms and none dropped",
+        "frames_per_s": "answered when 8 sessions send as fast as they can",
+        "p50_ms": "from sending a frame to its answer, with that many sessions",
+        "p99_ms": "its 99th percentile",
+        "dropped_share": "of the frames",
+        "next_level_p99_ms": "with the number of sessions that was too many",
+        "memory_mb_per_session": "of the service",
+        "tracking_share": "of the sessions that were sure of their position at the end",
+        "locating_p50_ms": "of the first 20 frames of a lone session, while the whole map is searched",
+        "hour_first_ms": "median latency of a long drive, five minutes near its start",
+        "hour_last_ms": "and its last five minutes",
+        "hour_growth": "the second over the first",
+    }
+    show_values("the service on loopback", values, as_json, notes)

@@ -24,7 +24,7 @@ def demo(
 ) -> None:
     """Build a town the model never saw, film a drive, and follow the camera. Example: x2l demo --out demo"""
     from x2localizer.cli.common import status_lines  # noqa: PLC0415
-    from x2localizer.config import TownSettings  # noqa: PLC0415
+    from x2localizer.config import RELEASED, TownSettings  # noqa: PLC0415
     from x2localizer.encoders import open_bundle  # noqa: PLC0415
     from x2localizer.gallery import index  # noqa: PLC0415
     from x2localizer.pipeline import localize_video  # noqa: PLC0415
@@ -32,7 +32,7 @@ def demo(
     from x2localizer.town.folder import save_drive, save_town  # noqa: PLC0415
     from x2localizer.town.town import build_town  # noqa: PLC0415
 
-    bundle = open_bundle("town")
+    bundle = open_bundle(RELEASED)
     folder, track = out / "town", out / "track"
     address = out / f"gallery-{seed}-{tiles}-{bundle.fingerprint[:8]}"
     video, truth_file = folder / "drive" / "drive.mp4", folder / "drive" / "drive.gpx"

@@ -16,6 +16,7 @@ from x2localizer.sources.imagery import Glance, glance, open_imagery
 from x2localizer.sources.motion import read_motion
 from x2localizer.sources.motion.record import MAX_GAP_S
 from x2localizer.sources.roads import ROAD_SUFFIXES, RoadKind, read_roads
+from x2localizer.sources.ros import Bag, bag_at
 from x2localizer.sources.tracks import TELEMETRY_SUFFIXES, TRACK_SUFFIXES, read_track
 from x2localizer.sources.video import open_video
 from x2localizer.types import Image
@@ -27,7 +28,9 @@ IMAGERY_SUFFIXES = {".tif", ".tiff", ".vrt", ".mbtiles", ".jp2", ".img"}
 
 
 def inspect(
-    path: Annotated[str, typer.Argument(help="A video, camera, stream, imagery, roads, track, motion, or gallery.")],
+    path: Annotated[
+        str, typer.Argument(help="A video, camera, stream, ROS bag, imagery, roads, track, motion, or gallery.")
+    ],
     picture: Annotated[Path | None, typer.Option(help="File for a contact sheet or a map.")] = None,
     spacing: Annotated[float, typer.Option(min=0.01, help="Seconds between the frames of a video.")] = 5.0,
 ) -> None:
@@ -45,6 +48,8 @@ def inspect(
     suffix = Path(path).suffix.lower()
     if (Path(path) / "about.lance").is_dir():
         readers: list[Reader] = [_gallery]
+    elif bag_at(path) is not None:
+        readers = [_bag]
     elif suffix in IMAGERY_SUFFIXES:
         readers = [_imagery]
     elif _is_roads(path):
@@ -100,6 +105,21 @@ def _video(path: str, picture: Path | None, spacing: float) -> Values:
             values["camera track"] = f"{len(read_track(Path(path)))} positions"
         except TrackError:
             values["camera track"] = "none"
+    return values
+
+
+def _bag(path: str, picture: Path | None, spacing: float) -> Values:
+    """The topics of a ROS bag, and what its pictures and its motion give."""
+    place = bag_at(path)
+    assert place is not None
+    with Bag(place[0], VideoError) as bag:
+        values: Values = {"kind": "ROS 2 bag", **{t.name: f"{t.messages:,} {t.type}" for t in bag.topics}}
+    for what, reader in (("video", _video), ("motion", _motion)):
+        try:
+            found = reader(path, picture if what == "video" else None, spacing)
+            values |= {f"{what}: {name}": value for name, value in found.items() if name != "kind"}
+        except (VideoError, MotionError) as problem:
+            values[what] = problem.what
     return values
 
 

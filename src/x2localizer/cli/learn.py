@@ -20,15 +20,17 @@ from x2localizer.cli.common import (
     show_values,
     status_lines,
 )
-from x2localizer.config import STAGES, TrainSettings, load_config
+from x2localizer.config import RELEASED, STAGES, TrainSettings, load_config
 from x2localizer.errors import ConfigError, UserError, nearest
 
 
 def train(
     data: Annotated[Path, typer.Option(help="A dataset; see x2l town dataset and x2l prepare.")],
     out: Annotated[Path, typer.Option(help="Folder of the run. An interrupted run resumes.")],
-    preset: Annotated[str, typer.Option(help="town, town-deit, town-quick, gama, or a TOML file.")] = "town",
-    stages: Annotated[str, typer.Option(help="Stages to run, separated by commas.")] = "image,full,progressive",
+    preset: Annotated[str, typer.Option(help="town, town-deit, town-quick, eye, gama, or a TOML file.")] = "town",
+    stages: Annotated[
+        str | None, typer.Option(help="Stages to run, of image,full,progressive; all that the model has by default.")
+    ] = None,
     start: Annotated[Path | None, typer.Option(help="A checkpoint of another run to start from.")] = None,
     overrides: SetOption = None,
 ) -> None:
@@ -42,10 +44,11 @@ def train(
         --start runs/town/full/best.safetensors --set objective.eta_self=0
     """
     needs_training()
-    from x2localizer.learn.loop import train as run  # noqa: PLC0415 - torch takes seconds to load
+    from x2localizer.learn.checks import stages_of  # noqa: PLC0415 - torch takes seconds to load
+    from x2localizer.learn.loop import train as run  # noqa: PLC0415
 
     settings = load_config(TrainSettings, "train", preset, overrides or [])
-    names = tuple(name.strip() for name in stages.split(","))
+    names = stages_of(settings) if stages is None else tuple(name.strip() for name in stages.split(","))
     for name in names:
         if name not in STAGES:
             raise ConfigError(f"There is no stage '{name}'.", nearest(name, STAGES))
@@ -132,12 +135,12 @@ def import_weights(
 
 def encode(
     path: Annotated[str, typer.Argument(help="An image or a video; with --tile, an aerial tile.")],
-    bundle: Annotated[str, typer.Option(help="A bundle: the name of a shipped one, or a folder.")] = "town",
+    bundle: Annotated[str, typer.Option(help="A bundle: the name of a shipped one, or a folder.")] = RELEASED,
     tile: Annotated[bool, typer.Option("--tile", help="The picture is an aerial tile.")] = False,
 ) -> None:
     """Run a bundle on an image or a video, and print the shapes of the codes and the time they took.
 
-    Example: x2l encode ride.mp4 --bundle town
+    Example: x2l encode ride.mp4 --bundle eye
     """
     from x2localizer.encoders import open_bundle  # noqa: PLC0415
     from x2localizer.sources.video import open_video  # noqa: PLC0415

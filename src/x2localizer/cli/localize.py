@@ -19,6 +19,7 @@ from x2localizer.cli.common import (
     show_values,
     split_words,
 )
+from x2localizer.config import RELEASED
 from x2localizer.errors import ConfigError, UserError
 
 if TYPE_CHECKING:  # heavy, and not needed for --help
@@ -35,7 +36,7 @@ def index(
         typer.Option(help="Roads: .osm, .osm.pbf, GeoPackage, Shapefile or GeoJSON; may be repeated."),
     ] = None,
     out: Annotated[str, typer.Option(help="The gallery: a folder, or an object-store address.")] = "gallery",
-    bundle: Annotated[str, typer.Option(help="A bundle: the name of a shipped one, or a folder.")] = "town",
+    bundle: Annotated[str, typer.Option(help="A bundle: the name of a shipped one, or a folder.")] = RELEASED,
     codes: Annotated[
         str, typer.Option(help="What to compute: tiles, or tiles,regions for the paper's similarities too.")
     ] = "tiles",
@@ -92,15 +93,21 @@ def index(
 def localize(
     gallery: Annotated[str, typer.Option(help="A gallery; see x2l index.")],
     video: Annotated[
-        str | None, typer.Argument(help="A file, a folder of images, camera:0, rtsp://...; none with --odometry alone.")
+        str | None,
+        typer.Argument(
+            help="A file, a folder of images, a ROS 2 bag, camera:0, rtsp://...; none with --odometry alone."
+        ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the track and the report.")] = Path("track"),
-    bundle: Annotated[str, typer.Option(help="The bundle that made the gallery; roads alone need none.")] = "town",
+    bundle: Annotated[
+        str | None, typer.Option(help="The bundle that made the gallery, if it is not one of this package.")
+    ] = None,
     method: Annotated[
         str, typer.Option(help="track: follow odometry over the whole map. window: search the last keyframes (SWRL).")
     ] = "track",
     odometry: Annotated[
-        Path | None, typer.Option(help="Recorded motion (CSV, Parquet, KITTI, TUM, GoPro) instead of the video's own.")
+        Path | None,
+        typer.Option(help="Recorded motion (CSV, Parquet, KITTI, TUM, GoPro, ROS 2 bag) instead of the video's own."),
     ] = None,
     odometry_offset: Annotated[
         float, typer.Option(help="Seconds from the start of the odometry to the start of the video.")
@@ -118,6 +125,16 @@ def localize(
     formats: Annotated[
         str | None, typer.Option(help="Files to write, by comma, such as gpx,report; all by default.")
     ] = None,
+    sink: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Hand each fix on to another program as it comes, such as nmea://127.0.0.1:10110; may be repeated.",
+        ),
+    ] = None,
+    realtime: Annotated[
+        bool, typer.Option("--realtime", help="With --sink: go no faster than the video was filmed.")
+    ] = False,
     overrides: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -132,6 +149,8 @@ def localize(
       x2l localize --odometry drive.csv --gallery city-gallery --near 48.14,11.58,10
 
       x2l localize drive.mp4 --gallery city-gallery --method window --set budget=4
+
+      x2l localize camera:0 --gallery city-gallery --sink nmea://127.0.0.1:10110 --sink mqtt://127.0.0.1/car/1
     """
     from dataclasses import asdict  # noqa: PLC0415
 
@@ -149,7 +168,7 @@ def localize(
         raise ConfigError("The method 'window' uses no odometry.", "Leave out --odometry, or use --method track.")
     track = None if truth is None else read_track(truth, offset_s=offset)
     record = None if odometry is None else read_motion(odometry, odometry_offset)
-    prior = None if near is None else _circle(near)
+    prior = None if near is None else circle(near)
     wanted = None if formats is None else split_words(formats)
     name = Path(str(video if video is not None else odometry)).name
     seen = None if video is None or record is not None or method == "window" else find_fov(video, fov_of(fov))
@@ -162,7 +181,8 @@ def localize(
             assert record is not None
             result = localize_odometry(
                 record, gallery, out, from_overrides(TrackSettings, overrides or []), live=live, truth=track,
-                prior=prior, formats=wanted, title=f"Where was the camera? {Path(name).stem}", progress=progress,
+                prior=prior, formats=wanted, sinks=sink or (), realtime=realtime,
+                title=f"Where was the camera? {Path(name).stem}", progress=progress,
             )  # fmt: skip
         else:
             camera = (
@@ -173,7 +193,7 @@ def localize(
                 video, gallery, bundle, out, from_overrides(tree, overrides or []),
                 method="track" if method == "track" else "window", odometry=record,
                 camera=camera, live=live, truth=track, prior=prior, formats=wanted,
-                progress=progress,
+                sinks=sink or (), realtime=realtime, progress=progress,
             )  # fmt: skip
     if as_json:
         show_values(name, asdict(result.summary), as_json)
@@ -187,17 +207,19 @@ def localize(
         say(_why_never_sure(bundle, overrides))
     if track is not None and not result.summary.with_truth:
         say("The truth covers no moment of the video: shift it with --offset.")
+    for note in result.undelivered:
+        say(note)
     for file in result.files:
         say(f"  {file}")
 
 
-def _why_never_sure(bundle: str, overrides: list[str] | None) -> str:
+def _why_never_sure(bundle: str | None, overrides: list[str] | None) -> str:
     if overrides:
         return "The confidence was not fitted with these settings, so no position counts as sure."
-    return f"This bundle is not calibrated, so no position counts as sure: x2l calibrate {bundle}"
+    return f"This bundle is not calibrated, so no position counts as sure: x2l calibrate {bundle or 'BUNDLE'}"
 
 
-def _circle(text: str) -> CirclePrior:
+def circle(text: str) -> CirclePrior:
     """A place and a radius from 'LAT,LON,KM'."""
     from x2localizer.search import CirclePrior  # noqa: PLC0415
     from x2localizer.types import Position  # noqa: PLC0415
