@@ -11,6 +11,7 @@ from helpers.command_line import x2l, x2l_process
 from x2localizer import __version__
 from x2localizer.sources.tracks import read_track
 from x2localizer.sources.video import open_video
+from x2localizer.types import Floats
 
 
 def test_version() -> None:
@@ -96,9 +97,17 @@ def test_from_a_town_to_pictures(tmp_path: Path) -> None:
     assert (tmp_path / "sheet.png").stat().st_size > 1000
     assert "EPSG:3857" in x2l("inspect", str(town / "aerial.tif"))
     assert "positions" in x2l("inspect", str(town / "drives/1/drive.gpx"))
-    again = (town / "drives/1/drive.mp4").read_bytes()
+    first = _pictures(town / "drives/1/drive.mp4")
     x2l("town", "drive", str(town), "--seed", "1", "--seconds", "12", "--fps", "2", "--size", "96x160")
-    assert (town / "drives/1/drive.mp4").read_bytes() == again
+    again = _pictures(town / "drives/1/drive.mp4")
+    assert again.shape == first.shape
+    # The encoder may choose other bits for the same pictures, depending on what was in memory.
+    assert np.abs(again - first).mean() < 0.5
+
+
+def _pictures(path: Path) -> Floats:
+    with open_video(path) as video:
+        return np.stack([frame.image for frame in video]).astype(np.float64)
 
 
 @pytest.mark.slow

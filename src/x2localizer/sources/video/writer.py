@@ -48,7 +48,7 @@ class VideoWriter:
     """Writes RGB pictures of one size to a file that appears when the ``with`` block succeeds.
 
     ``rate`` is the nominal number of frames per second. ``start_time`` is written as the creation time, in UTC; MP4
-    stores whole seconds. The same pictures and times give the same bytes.
+    stores whole seconds.
     """
 
     def __init__(
