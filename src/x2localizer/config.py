@@ -84,8 +84,8 @@ class DatasetSettings(Settings):
     film_width: int = Field(384, ge=32, le=1920)
     other_cameras: bool = False
     """True: every second long drive is filmed with another field of view."""
-    varied_cameras: bool = False
-    """True: every clip has a camera of its own: its height, its field of view, how it is mounted and how it exposes."""
+    varied_cameras: float = Field(0.0, ge=0.0, le=1.0)
+    """Share of the clips that have a camera of their own: its height, field of view, mounting and exposure."""
     jpeg_quality: int = Field(92, ge=50, le=100)
 
     @model_validator(mode="after")
@@ -93,8 +93,8 @@ class DatasetSettings(Settings):
         """Sizes and times that must divide each other do."""
         if self.town.pixels_per_tile % self.tile_px:
             raise ValueError(f"tile_px must divide town.pixels_per_tile, which is {self.town.pixels_per_tile}")
-        if 2 * self.tile_margin_px > self.tile_px:
-            raise ValueError("tile_margin_px must be at most half of tile_px")
+        if self.tile_margin_px > self.tile_px:
+            raise ValueError("tile_margin_px must be at most tile_px")
         if self.region_tiles > self.town.tiles - 2:
             raise ValueError(f"region_tiles must be at most town.tiles - 2 = {self.town.tiles - 2}")
         steps = self.keyframe_spacing_s / self.frame_spacing_s

@@ -12,6 +12,7 @@ from rasterio.transform import from_origin
 from helpers.gallery_files import PX, WORLD, write_noise, write_tiles
 from x2localizer.encoders import Bundle
 from x2localizer.encoders.area import half_stride
+from x2localizer.encoders.protocol import Capabilities
 from x2localizer.errors import ConfigError, GalleryError, ImageryError
 from x2localizer.gallery import Estimate, Gallery, index, open_gallery
 from x2localizer.gallery.build import half_stride_valid
@@ -21,7 +22,7 @@ from x2localizer.gallery.tiles import TileReader, region_views
 from x2localizer.search import Searcher
 from x2localizer.similarity import CodeKind, Query
 from x2localizer.sources.imagery import open_imagery
-from x2localizer.types import Images, Region, TileId
+from x2localizer.types import Codes, Images, Region, TileId
 
 BOTH: tuple[CodeKind, ...] = ("tiles", "regions")
 
@@ -148,9 +149,35 @@ def test_tiles_at_half_stride_lie_half_a_tile_apart() -> None:
     held = np.ones((side, side), np.bool_)
     held[:4] = False  # the first row of tiles, and half of the next at half stride
     valid = half_stride_valid(held, 4)
-    assert valid.shape == (16, 16)
+    assert valid.shape == (17, 17)
     assert valid[1:].all()
     assert not valid[0].any()
+
+
+class LooksAhead(Bundle):
+    """A bundle whose tiles have another code for each heading, and whose cameras look half a tile ahead."""
+
+    def encode_tiles(self, images: Images) -> Codes:
+        codes = super().encode_tiles(images)
+        return np.stack([np.roll(codes, heading, 1) for heading in range(self.spec.headings)], 1)
+
+
+def test_a_gallery_of_cameras_that_look_ahead_has_no_seams(imagery: Path, tiny_bundle: Bundle, tmp_path: Path) -> None:
+    encoder = LooksAhead(
+        tiny_bundle.root, tiny_bundle.model, {}, "ahead", capabilities=Capabilities(headings=8, ahead=1)
+    )
+    gallery = index(imagery, encoder, tmp_path / "gallery")
+    west, north = min(gallery.corners())[0], min(y for _, y in gallery.corners())
+    n = 4 * BLOCK
+    with open_imagery(imagery) as opened:
+        ground = opened.region(Region(19, west - BLOCK, north - BLOCK, n), PX)
+    whole = encoder.encode_area(ground.image, half_stride_valid(ground.valid, PX))
+    blocks = list(gallery.tile_blocks(gallery.corners()))
+    assert len(blocks) == 4
+    for block in blocks:
+        row, column = 2 * (block.y - north + BLOCK), 2 * (block.x - west + BLOCK)
+        plain = whole[row : row + HALVES, column : column + HALVES]
+        np.testing.assert_allclose(block.codes[block.valid], plain[block.valid], atol=0.01)  # kept in 8 bits
 
 
 class KilledError(Exception):

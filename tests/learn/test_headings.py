@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from pathlib import Path
 
@@ -10,8 +11,12 @@ import pytest
 import torch
 
 from helpers.small_model import MODEL, SHORT
+from helpers.small_world import TINY
 from x2localizer.config import TrainSettings
 from x2localizer.datasets.dataset import open_dataset
+from x2localizer.datasets.town import make_dataset
+from x2localizer.encoders.area import steps_ahead
+from x2localizer.errors import DatasetError
 from x2localizer.learn.batches import Videos, rng_for
 from x2localizer.learn.checkpoint import load_checkpoint, load_start, save_checkpoint
 from x2localizer.learn.encoder import CheckpointEncoder
@@ -21,6 +26,7 @@ from x2localizer.learn.loop import train
 from x2localizer.learn.model import Model
 
 TURNING = MODEL.model_copy(update={"family": "headings", "adapters": False})
+AROUND = TURNING.model_copy(update={"options": {"ahead": 0}})
 SETTINGS = TrainSettings(model=TURNING, image=SHORT.model_copy(update={"optimizer": "muon"}), threads=1)
 
 
@@ -67,12 +73,45 @@ def test_headings_are_apart_once_they_are_learned_and_full_turns_are_the_same(mo
     torch.testing.assert_close(codes[:, :1], alone, atol=1e-5, rtol=0)  # headings do not see each other
 
 
+@pytest.fixture(scope="module")
+def wide_dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tiles with a margin, to look ahead in."""
+    wide = TINY.model_copy(update={"tile_margin_px": 24, "test": TINY.test.model_copy(update={"towns": 0})})
+    return make_dataset(wide, tmp_path_factory.mktemp("data") / "wide", "made by a test", workers=1)
+
+
+def test_a_dataset_without_a_margin_is_refused_with_advice(tiny_dataset: Path) -> None:
+    videos = Videos(open_dataset(tiny_dataset), "train", MODEL)
+    with pytest.raises(DatasetError, match="look ahead") as problem:
+        videos.pair_batch(rng_for(1, "image", 0), SHORT, 1)
+    assert "tile_margin_px=24" in problem.value.remedy
+
+
+def test_a_tile_lies_half_a_tile_ahead(wide_dataset: Path) -> None:
+    videos = Videos(open_dataset(wide_dataset), "train", MODEL)
+    plain = SHORT.model_copy(update={"augment": False})
+    for step in range(4):
+        around = videos.pair_batch(rng_for(1, "image", step), plain, 0)
+        ahead = videos.pair_batch(rng_for(1, "image", step), plain, 1)
+        torch.testing.assert_close(around.headings, ahead.headings)
+        right, down = steps_ahead(around.headings.numpy(), MODEL.tile_px / 2)
+        for i, (dx, dy) in enumerate(zip(np.rint(right).astype(int), np.rint(down).astype(int), strict=True)):
+            x, y = slice(max(0, dx), 32 + min(0, dx)), slice(max(0, dy), 32 + min(0, dy))
+            back_x, back_y = slice(max(0, -dx), 32 + min(0, -dx)), slice(max(0, -dy), 32 + min(0, -dy))
+            torch.testing.assert_close(around.tiles[i][:, y, x], ahead.tiles[i][:, back_y, back_x])
+
+
+def test_tiles_move_by_a_quarter_whatever_the_margin(wide_dataset: Path) -> None:
+    videos = Videos(open_dataset(wide_dataset), "train", MODEL)
+    assert [videos._shift_px(ahead) for ahead in (0, 1)] == [8, 8]
+
+
 def test_the_heading_turns_with_the_tile(tiny_dataset: Path) -> None:
     videos = Videos(open_dataset(tiny_dataset), "train", MODEL)
     plain = SHORT.model_copy(update={"augment": False})
     for step in range(4):
-        as_filmed = videos.pair_batch(rng_for(1, "image", step), plain)
-        turned = videos.pair_batch(rng_for(1, "image", step), SHORT.model_copy(update={"shift_tiles": False}))
+        as_filmed = videos.pair_batch(rng_for(1, "image", step), plain, 0)
+        turned = videos.pair_batch(rng_for(1, "image", step), SHORT.model_copy(update={"shift_tiles": False}), 0)
         for i in range(len(as_filmed.tiles)):
             assert _is_turned(as_filmed.tiles[i], turned.tiles[i], float(turned.headings[i] - as_filmed.headings[i]),
                               float(turned.headings[i] + as_filmed.headings[i]))  # fmt: skip
@@ -96,8 +135,8 @@ def _is_turned(before: torch.Tensor, after: torch.Tensor, difference: float, tot
     return abs((off + math.pi) % (2 * math.pi) - math.pi) < math.pi / 4 + 1e-3
 
 
-def test_training_export_and_encoding(tiny_dataset: Path, tiny_checkpoint: Path, tmp_path: Path) -> None:
-    best = train(SETTINGS, tiny_dataset, tmp_path / "run", ("image",), start=tiny_checkpoint)
+def test_training_export_and_encoding(wide_dataset: Path, tiny_checkpoint: Path, tmp_path: Path) -> None:
+    best = train(SETTINGS, wide_dataset, tmp_path / "run", ("image",), start=tiny_checkpoint)
     state = load_checkpoint(best).state
     assert set(state["metrics"]) >= {"day@1", "day@8"}
     bundle, differences = export_bundle(load_checkpoint(best), tmp_path / "bundle")
@@ -108,7 +147,11 @@ def test_training_export_and_encoding(tiny_dataset: Path, tiny_checkpoint: Path,
     assert codes.shape == (3, 5, HEADINGS, MODEL.dim)
     torch_codes = CheckpointEncoder(load_checkpoint(best), adapt=False).encode_area(area)
     np.testing.assert_allclose(codes, torch_codes, atol=1e-5)
-    np.testing.assert_allclose(codes[2, 3], bundle.encode_tiles(area[None, 32:64, 48:80])[0], atol=1e-6)
+    tile = bundle.encode_tiles(area[None, 32:64, 48:80])[0]
+    np.testing.assert_allclose(codes[2, 2, 2], tile[2], atol=1e-6)  # a camera half a tile to the west looks east
+    around = CheckpointEncoder(dataclasses.replace(load_checkpoint(best), settings=SETTINGS.model_copy(
+        update={"model": AROUND})), adapt=False)  # fmt: skip
+    np.testing.assert_allclose(around.encode_area(area)[2, 3], tile, atol=1e-5)
     start = load_checkpoint(tiny_checkpoint).tensors["ground.backbone.blocks.0.attn.qkv.weight"]
     assert not torch.equal(load_checkpoint(best).tensors["ground.backbone.blocks.0.attn.qkv.weight"], start)
 

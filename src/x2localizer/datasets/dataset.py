@@ -94,12 +94,14 @@ class Dataset:
         """Width of the margin around each tile in its picture, in pixels."""
         return int(self.manifest.get("config", {}).get("tile_margin_px", 0))
 
+    def margin_at(self, tile_px: int) -> int:
+        """The same for tiles that are read in another size."""
+        margin = self.tile_margin_px
+        return round(margin * tile_px / int(self.manifest["config"]["tile_px"])) if margin else 0
+
     def tile(self, media: Media, right_px: int = 0, down_px: int = 0, size: int | None = None) -> Image:
         """The tile around a frame, shape (size, size, 3), shifted by pixels to the right and down within its margin."""
-        margin = self.tile_margin_px
-        if size is not None and margin:
-            own = int(self.manifest["config"]["tile_px"])
-            margin = round(margin * size / own)
+        margin = self.tile_margin_px if size is None else self.margin_at(size)
         picture = self.picture(media, None if size is None else (size + 2 * margin,) * 2)
         if max(abs(right_px), abs(down_px)) > margin:
             raise ValueError(f"a tile cannot be shifted by more than its margin of {margin} pixels")

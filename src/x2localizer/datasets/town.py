@@ -241,7 +241,7 @@ class _Part:
         drive = draw_drive(self.town, number, last, bounds, night=night, fair=self.settings.fair)
         if drive is None:
             return False
-        if self.settings.varied_cameras:
+        if self.settings.varied_cameras and rng.uniform() < self.settings.varied_cameras:
             drive = with_camera(drive, rng)
         times = np.arange(0.0, last + 1e-6, self.settings.frame_spacing_s)
         video_id = f"{self.area}-{number:04d}"

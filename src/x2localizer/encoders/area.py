@@ -1,4 +1,4 @@
-"""The tiles of an area at half stride, and their codes."""
+"""Codes of the cameras that may stand in an area, from its tiles at half stride."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from x2localizer.encoders.protocol import EncoderSpec
-from x2localizer.types import Bools, Codes, Image, Images
+from x2localizer.types import Bools, Codes, Floats, Image, Images
 
 PIXELS_AT_ONCE = 1 << 19
 """Pixels of a batch of tiles: 128 of 64 x 64, with which the shipped towers are fastest."""
@@ -23,7 +23,7 @@ def half_stride(area: Image, px: int) -> Images:
 def encode_tile_by_tile(
     encode_tiles: Callable[[Images], Codes], area: Image, spec: EncoderSpec, wanted: Bools | None = None
 ) -> Codes:
-    """Codes of the tiles of an area at half stride, (2 a - 1, 2 b - 1, headings, d); zero if they are not wanted."""
+    """Codes of cameras in an area, see :meth:`Encoder.encode_area`: each tile is encoded once."""
     px = spec.tile_px
     if area.ndim != 3 or not area.size or area.shape[0] % px or area.shape[1] % px:
         raise ValueError(f"an area is whole tiles of {px} pixels, not {area.shape}")
@@ -35,4 +35,36 @@ def encode_tile_by_tile(
     for start in range(0, len(rows), size):
         part = rows[start : start + size], columns[start : start + size]
         codes[part] = encode_tiles(tiles[part]).reshape(-1, spec.headings, spec.dim)
-    return codes
+    return seen_from(codes, spec.ahead)
+
+
+def seen_from(codes: Codes, ahead: int) -> Codes:
+    """Codes of cameras, each of the tile that lies ``ahead`` half tiles ahead of it; (rows, columns, headings, d).
+
+    codes: of the tiles, of the same shape. A camera that looks out of the area has a code of zeros.
+    """
+    if not ahead:
+        return codes
+    rows, columns, headings, _ = codes.shape
+    out = np.zeros_like(codes)
+    right, down = steps_ahead(2 * np.pi * np.arange(headings) / headings, ahead)
+    for heading, (dx, dy) in enumerate(zip(np.rint(right).astype(int), np.rint(down).astype(int), strict=True)):
+        to_y, to_x = _overlap(rows, int(dy)), _overlap(columns, int(dx))
+        from_y, from_x = _overlap(rows, -int(dy)), _overlap(columns, -int(dx))
+        out[from_y, from_x, heading] = codes[to_y, to_x, heading]
+    return out
+
+
+def _overlap(length: int, step: int) -> slice:
+    """The part of an axis that is still there after a step along it."""
+    return slice(max(0, step), max(0, length + min(0, step)))
+
+
+def steps_ahead(headings: Floats, ahead: float) -> tuple[Floats, Floats]:
+    """How far ahead of cameras their tiles lie, to the right and down: on a square, so that 45 degrees are one tile.
+
+    headings: radians clockwise from up.
+    """
+    right, down = np.sin(headings), -np.cos(headings)
+    reach = ahead / np.maximum(np.abs(right), np.abs(down))
+    return right * reach, down * reach

@@ -73,7 +73,7 @@ class Bundle:
         return self._run("tile", images)[0]
 
     def encode_area(self, image: Image, wanted: Bools | None = None) -> Codes:
-        """Image codes of the tiles of an area at half stride: (a t, b t, 3) -> (2 a - 1, 2 b - 1, headings, d)."""
+        """Codes of cameras in an area at half stride: (a t, b t, 3) -> (2 a - 1, 2 b - 1, headings, d)."""
         return encode_tile_by_tile(self.encode_tiles, image, self.spec, wanted)
 
     def encode_prefixes(self, images: Images) -> SetCodes:
@@ -178,4 +178,5 @@ def spec_of(model: ModelSettings, capabilities: Capabilities) -> EncoderSpec:
     return EncoderSpec(
         model.frame_height, model.frame_width, model.tile_px, model.dim, model.frames, model.region_tiles,
         capabilities.parts, capabilities.shortest_prefix, capabilities.tokens, capabilities.headings,
+        capabilities.ahead,
     )  # fmt: skip

@@ -38,6 +38,7 @@ class Capabilities:
     shortest_prefix: int = 1
     tokens: bool = True
     headings: int = 1
+    ahead: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,8 @@ class EncoderSpec:
     tokens: whether set codes have a token for each picture; without them similarities of tokens cannot be used.
     headings: codes of each tile. 1: one, whichever way the camera looks. 8: one for a camera that looks north, one for
         north-east, and so on.
+    ahead: half tiles from the camera to the middle of the tile whose code stands for it, the way it looks: what a
+        camera sees lies ahead of it. 0: the tile around the camera.
     """
 
     frame_height: int
@@ -66,6 +69,7 @@ class EncoderSpec:
     shortest_prefix: int = 1
     tokens: bool = True
     headings: int = 1
+    ahead: int = 0
 
     @property
     def frame_size(self) -> tuple[int, int]:
@@ -108,9 +112,11 @@ class Encoder(Protocol):
         """Image codes of aerial tiles: (n, t, t, 3) -> (n, d), or (n, headings, d) if there are several headings."""
 
     def encode_area(self, image: Image, wanted: Bools | None = None) -> Codes:
-        """Image codes of the tiles of an area at half stride: (a t, b t, 3) -> (2 a - 1, 2 b - 1, headings, d).
+        """Codes of cameras in an area, one at the middle of each tile at half stride: (2 a - 1, 2 b - 1, headings, d).
 
-        Tiles that are not ``wanted``, (2 a - 1, 2 b - 1), are left out: their codes are zero.
+        image: the area, whole tiles, (a t, b t, 3).
+        wanted: tiles to be encoded, (2 a - 1, 2 b - 1). The codes of cameras that look at others, or out of the area,
+            are zero.
         """
 
     def encode_prefixes(self, images: Images) -> SetCodes:

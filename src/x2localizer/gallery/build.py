@@ -253,16 +253,25 @@ class _Work:
 
     def _block(self, x: int, y: int) -> tuple[TileBlock, Image] | None:
         """Read and encode the tiles of a block; None if none holds data."""
-        # One tile more to the south and east: tiles at half stride reach into the next block.
-        ground = self.imagery.region(Region(self.zoom, x, y, BLOCK + 1), self.px)
-        valid = half_stride_valid(ground.valid, self.px)
+        # One tile more to the south and east: tiles at half stride reach into the next block. And as many on all
+        # sides as cameras look ahead.
+        around = (self.encoder.spec.ahead + 1) // 2
+        ground = self.imagery.region(
+            Region(self.zoom, (x - around) % (1 << self.zoom), y - around, BLOCK + 1 + 2 * around), self.px
+        )
+        holds = half_stride_valid(ground.valid, self.px)
+        own = slice(2 * around, 2 * around + HALVES)
+        valid = holds[own, own]
         if not valid.any():
             return None
-        wanted = np.zeros((HALVES + 1, HALVES + 1), np.bool_)
-        wanted[:HALVES, :HALVES] = valid
-        codes = self.encoder.encode_area(ground.image, wanted)[:HALVES, :HALVES]
-        side = BLOCK * self.px
-        small = Pillow.fromarray(ground.image[:side, :side]).resize((BLOCK * PICTURE_PX,) * 2, Pillow.Resampling.BOX)
+        wanted = np.zeros_like(holds)
+        reach = slice(own.start - self.encoder.spec.ahead, own.stop + self.encoder.spec.ahead)
+        wanted[reach, reach] = holds[reach, reach]
+        codes = self.encoder.encode_area(ground.image, wanted)[own, own]
+        picture = slice(around * self.px, (around + BLOCK) * self.px)
+        small = Pillow.fromarray(ground.image[picture, picture]).resize(
+            (BLOCK * PICTURE_PX,) * 2, Pillow.Resampling.BOX
+        )
         return TileBlock(x, y, codes, valid), np.asarray(small)
 
     def _merged(self, new: TileBlock, picture: Image) -> tuple[TileBlock, Image]:
@@ -324,9 +333,9 @@ class _Work:
 
 
 def half_stride_valid(valid: Mask, px: int) -> Bools:
-    """Which of the tiles that start at every half tile of a block hold data, (16, 16)."""
+    """Which of the tiles that start at every half tile of an area hold data, (2 a - 1, 2 b - 1)."""
     half = px // 2
-    held = np.lib.stride_tricks.sliding_window_view(valid, (px, px))[: HALVES * half : half, : HALVES * half : half]
+    held = np.lib.stride_tricks.sliding_window_view(valid, (px, px))[::half, ::half]
     enough: Bools = held.mean((2, 3)) >= MIN_COVERAGE
     return enough
 

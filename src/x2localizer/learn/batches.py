@@ -17,6 +17,7 @@ from x2localizer.config import ModelSettings, StageSettings
 from x2localizer.datasets.dataset import Dataset
 from x2localizer.datasets.tables import FrameRow, Media, RegionRow, VideoRow
 from x2localizer.datasets.tiles import cut_tiles
+from x2localizer.encoders.area import steps_ahead
 from x2localizer.errors import DatasetError
 
 MEAN = torch.tensor([0.485, 0.456, 0.406]).reshape(3, 1, 1) * 255
@@ -190,23 +191,30 @@ class Videos:
         frames = np.stack([self.frames(int(v), self.model.frames) for v in videos])
         return videos, frames, torch.from_numpy(self.corner[self.region_of[videos], :2])
 
-    def pair_batch(self, rng: np.random.Generator, stage: StageSettings) -> PairBatch:
+    def pair_batch(self, rng: np.random.Generator, stage: StageSettings, ahead: int | None = None) -> PairBatch:
         """Single frames with the tiles around them, each from another video.
+
+        ahead: half tiles from the camera to the middle of its tile, for towers that know headings.
 
         Augmented: the tile off the camera, turned by quarter turns, mirrored together with the frame, both in other
         light.
         """
         rows = np.array([int(rng.choice(self.every.with_tile[int(v)])) for v in self.draw(rng, stage)])
         frames = self.pictures([self.every.media("image", row) for row in rows])
-        margin = self.data.tile_margin_px if stage.augment and stage.shift_tiles else 0
-        moved = rng.integers(-margin, margin + 1, (len(rows), 2)) if margin else np.zeros((len(rows), 2), int)
+        shift = self._shift_px(ahead or 0)
+        if not (stage.augment and stage.shift_tiles):
+            shift = 0
+        moved = rng.integers(-shift, shift + 1, (len(rows), 2)) if shift else np.zeros((len(rows), 2), int)
+        headings = np.radians(self.every.heading_deg[rows])
+        if ahead is not None:
+            headings = headings + rng.uniform(-np.pi / 8, np.pi / 8, len(rows))  # a map has every 45 degrees
+            moved += np.rint(np.stack(steps_ahead(headings, ahead * self.model.tile_px / 2), 1)).astype(int)
         tiles = np.stack(
             [
                 self.data.tile(self.every.media("tile", row), int(right), int(down), self.model.tile_px)
                 for row, (right, down) in zip(rows, moved, strict=True)
             ]
         )
-        headings = np.radians(self.every.heading_deg[rows])
         if stage.augment:
             quarters = [int(rng.integers(4)) for _ in tiles]
             tiles = np.stack([np.rot90(tile, quarter) for tile, quarter in zip(tiles, quarters, strict=True)])
@@ -218,8 +226,18 @@ class Videos:
         x, y = geo.tile_coordinates(self.every.lat[rows], self.every.lon[rows], zoom)
         light = relight if stage.augment else as_is
         lit = light(rng, frames), light(rng, tiles)
-        headings = headings + rng.uniform(-np.pi / 8, np.pi / 8, len(rows))  # a map has every 45 degrees
         return PairBatch(*lit, torch.from_numpy(np.stack([x, y], 1)), torch.from_numpy(headings).float())
+
+    def _shift_px(self, ahead: int) -> int:
+        """How far tiles are moved off their place: a quarter, as on a map at half stride, if the margin allows it."""
+        t = self.model.tile_px
+        margin, reach = self.data.margin_at(t), ahead * t // 2
+        if reach > margin:
+            raise DatasetError(
+                f"The tiles of {self.data.root} have a margin of {margin} pixels; to look ahead takes {reach}.",
+                f"Make it again with --set tile_margin_px={reach + t // 4}, or set model.options.ahead=0.",
+            )
+        return min(margin - reach, t // 4)
 
 
 class _FrameColumns:

@@ -57,7 +57,7 @@ class CheckpointEncoder:
 
     @torch.no_grad()
     def encode_area(self, image: Image, wanted: Bools | None = None) -> Codes:
-        """Image codes of the tiles of an area at half stride: (a t, b t, 3) -> (2 a - 1, 2 b - 1, headings, d)."""
+        """Codes of cameras in an area at half stride: (a t, b t, 3) -> (2 a - 1, 2 b - 1, headings, d)."""
         return encode_tile_by_tile(self.encode_tiles, image, self.spec, wanted)
 
     @torch.no_grad()

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from x2localizer.config import ModelSettings
 from x2localizer.encoders.protocol import Capabilities
-from x2localizer.learn.families import build_tower, family_of
+from x2localizer.learn.families import build_tower, capabilities_of, family_of
 from x2localizer.learn.towers import SetEmbedding, Tower, TowerPlan
 
 Trains = Literal["everything", "adapters", "ground adapters"]
@@ -30,8 +30,8 @@ class Model(nn.Module):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the family can do."""
-        return self.family.capabilities
+        """What the family can do with the options that were chosen."""
+        return capabilities_of(self.settings)
 
     def pairs(self, frames: Tensor, tiles: Tensor) -> tuple[Tensor, Tensor]:
         """Image codes of frames (n, 3, h, w) and tiles (n, 3, t, t)."""

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from x2localizer.config import ObjectiveSettings
-from x2localizer.encoders.area import half_stride
+from x2localizer.encoders.area import half_stride, seen_from
 from x2localizer.learn.batches import Videos, to_input
 from x2localizer.learn.model import Model
 from x2localizer.learn.objective import fine_similarity, mixed_similarity, token_similarity
@@ -110,7 +110,8 @@ def heading_recalls(model: Model, videos: Videos, temperature: float) -> dict[st
     for number in range(len(videos.region_rows)):
         tiles = half_stride(videos.region_picture(number), videos.model.tile_px)
         codes = model.aerial(to_input(tiles.reshape(-1, *tiles.shape[2:])).to(_device(model)))
-        regions.append(codes.flatten(0, 1))
+        seen = seen_from(codes.cpu().numpy().reshape(*tiles.shape[:2], *codes.shape[1:]), model.capabilities.ahead)
+        regions.append(torch.from_numpy(seen).to(_device(model)).flatten(0, 2))
     found: dict[str, list[bool]] = {}
     for i, video in enumerate(videos.videos):
         frames = model.ground(to_input(videos.frames(i, videos.model.frames)).to(_device(model)))

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from x2localizer.config import StageSettings, TrainSettings
 from x2localizer.learn.batches import PairBatch, RegionBatch, VideoBatch, Videos
-from x2localizer.learn.families import family_of
+from x2localizer.learn.families import capabilities_of, family_of
 from x2localizer.learn.families.headings import HeadingTower
 from x2localizer.learn.frozen import Frozen
 from x2localizer.learn.gather import allowed_columns, gather_rows, targets
@@ -90,6 +90,7 @@ def heading_stage(settings: TrainSettings, train: Videos, held_out: Videos) -> S
     tile, how much a frame says scales its similarities; so it learns to say it.
     """
     temperature = settings.objective.tau_sm
+    ahead = capabilities_of(settings.model).ahead
 
     def loss(model: Model, batch: PairBatch) -> Losses:
         assert isinstance(model.aerial, HeadingTower)
@@ -106,7 +107,7 @@ def heading_stage(settings: TrainSettings, train: Videos, held_out: Videos) -> S
         return Losses(to_tile + BACK_WEIGHT * to_frame, {"to_tile": to_tile, "to_frame": to_frame})
 
     return Stage(
-        "image", "everything", settings.image, lambda rng: train.pair_batch(rng, settings.image), loss,
+        "image", "everything", settings.image, lambda rng: train.pair_batch(rng, settings.image, ahead), loss,
         lambda model: heading_recalls(model, held_out, temperature),
         lambda metrics: float(np.mean(list(metrics.values()))),
     )  # fmt: skip

@@ -96,6 +96,11 @@ class Tower(nn.Module):
         return False
 
     @classmethod
+    def capabilities_of(cls, options: Settings) -> Capabilities:
+        """What a tower with these options can do; the same whatever the options by default."""
+        return cls.capabilities
+
+    @classmethod
     def taken_from(cls, family: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         """The weights that a model can take over from one of another family, by name; none by default."""
         return {}

@@ -83,16 +83,21 @@ def crop_region(town: Town, aerial: Image, region: Region, tile_px: int) -> Imag
 def crop_square(town: Town, aerial: Image, x_m: float, y_m: float, tile_px: int, margin_px: int = 0) -> Image:
     """The tile centred on map metres (x, y), to the nearest pixel, with a margin of ``margin_px`` pixels around it.
 
-    It has ``tile_px`` pixels per side before the margin is added, and is cut from the town's aerial picture.
+    It has ``tile_px`` pixels per side before the margin is added, and is cut from the town's aerial picture. A margin
+    that extends beyond the picture is black there.
     """
     per_tile = town.settings.pixels_per_tile
     factor = per_tile // tile_px
-    side = per_tile + 2 * margin_px * factor
-    left = round(x_m / town.metres_per_pixel - per_tile / 2) - margin_px * factor
-    top = round(y_m / town.metres_per_pixel - per_tile / 2) - margin_px * factor
-    if left < 0 or top < 0 or left + side > aerial.shape[1] or top + side > aerial.shape[0]:
+    margin = margin_px * factor
+    left = round(x_m / town.metres_per_pixel - per_tile / 2)
+    top = round(y_m / town.metres_per_pixel - per_tile / 2)
+    if left < 0 or top < 0 or left + per_tile > aerial.shape[1] or top + per_tile > aerial.shape[0]:
         raise ValueError(f"the tile around ({x_m:.0f}, {y_m:.0f}) m extends beyond town {town.seed}")
-    return shrink(aerial[top : top + side, left : left + side], factor)
+    cut = aerial[max(0, top - margin) : top + per_tile + margin, max(0, left - margin) : left + per_tile + margin]
+    square = np.zeros((per_tile + 2 * margin, per_tile + 2 * margin, 3), np.uint8)
+    down, right = max(0, margin - top), max(0, margin - left)
+    square[down : down + cut.shape[0], right : right + cut.shape[1]] = cut
+    return shrink(square, factor)
 
 
 def shrink(image: Image, factor: int) -> Image:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from x2localizer.config import ModelSettings, Settings, validate
+from x2localizer.encoders.protocol import Capabilities
 from x2localizer.errors import ConfigError
 from x2localizer.learn.towers import Tower, TowerPlan
 from x2localizer.registry import Registry
@@ -40,6 +41,11 @@ def options_of(settings: ModelSettings) -> Settings:
         return validate(family.Options, settings.options)
     except ConfigError as problem:
         raise ConfigError(f"model.options of the family '{settings.family}': {problem.what}", problem.remedy) from None
+
+
+def capabilities_of(settings: ModelSettings) -> Capabilities:
+    """What the family of a model can do with its options."""
+    return family_of(settings).capabilities_of(options_of(settings))
 
 
 def build_tower(plan: TowerPlan) -> Tower:

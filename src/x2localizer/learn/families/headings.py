@@ -6,6 +6,9 @@ tokens cls and dist, one pair for each heading, look at the tile's patches with 
 them, so they cost little, and a tower that starts from one of ``deit`` starts with its codes, the same for all
 headings.
 
+A camera sees what is ahead of it: of the tile around it, three quarters are beside or behind. So the code of a tile for
+a heading is that of a camera half a tile before its middle, which looks into it.
+
 The ground tower also says how much a frame tells of its place: its codes are shorter where that is little, at night or
 in fog. Shapes: n pictures, h headings, p tokens, c width, d numbers in a code.
 """
@@ -13,6 +16,7 @@ in fog. Shapes: n pictures, h headings, p tokens, c width, d numbers in a code.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
@@ -39,6 +43,8 @@ class HeadingOptions(Settings):
 
     turned_blocks: int = Field(3, ge=1)
     """Blocks of the aerial tower, from the last back, in which each heading has tokens of its own."""
+    ahead: int = Field(1, ge=0, le=2)
+    """Half tiles from the camera to the middle of its tile, the way it looks. 0: the tile around the camera."""
 
 
 @register_family("headings")
@@ -62,6 +68,11 @@ class HeadingTower(Tower):
             self.says = nn.Linear(settings.dim, 1)
             nn.init.zeros_(self.says.weight)
             nn.init.zeros_(self.says.bias)
+
+    @classmethod
+    def capabilities_of(cls, options: Settings) -> Capabilities:
+        """How far ahead the tiles lie is an option."""
+        return replace(cls.capabilities, ahead=cast(HeadingOptions, options).ahead)
 
     @staticmethod
     def is_hidden_matrix(name: str) -> bool:
