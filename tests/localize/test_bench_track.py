@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from x2localizer.encoders import Bundle
-from x2localizer.localize.bench_track import bench_track
+from x2localizer.localize.bench_track import bench_track, growth
 from x2localizer.town.town import Town
 
 
@@ -20,3 +20,8 @@ def test_the_bench_of_tracking_gives_all_figures(town: Town, tiny_bundle: Bundle
     assert all(value > 0 for value in values.values())
     assert values["realtime_all"] > 1.0
     assert values["growth"] < 3.0
+
+
+def test_growth_compares_halves_without_the_start() -> None:
+    assert growth([9.0] * 120 + [1.0] * 100 + [2.0] * 100) == pytest.approx(2.0)
+    assert growth([9.0] * 10 + [1.0] * 15 + [1.5] * 15) == pytest.approx(1.5)

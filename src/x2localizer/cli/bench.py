@@ -146,7 +146,7 @@ def localize(
         "track_ms_per_s": "the tracker on tiles and roads, for a second of driving",
         "realtime_all": "seconds of video per second of work: odometry at 7 Hz, encoder and tracker at 1 Hz",
         "realtime_first_minute": "the same while the whole map is searched",
-        "growth": "time of the tracker in the last two minutes over that in the third and fourth",
+        "growth": "time of the tracker in the second half of an hour over that in the first, without the start",
         "peak_mb": "memory of the process that tracks",
     }
     show_values("localizing", values, as_json, notes)

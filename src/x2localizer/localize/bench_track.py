@@ -74,10 +74,21 @@ def measure(video: str, address: str, bundle: str, minutes: str) -> None:
         "track_ms_per_s": 1000 * float(np.mean(spent)),
         "realtime_all": 1.0 / (looking_s + float(np.mean(spent))),
         "realtime_first_minute": 1.0 / (looking_s + float(np.mean(spent[:60]))),
-        "growth": float(np.mean(spent[-120:]) / np.mean(spent[120:240])),
+        "growth": growth(spent),
         "peak_mb": _peak_mb(),
     }
     print(json.dumps(values))  # read by the process that started this one
+
+
+def growth(spent: Sequence[float]) -> float:
+    """How much longer a second takes in the second half of a drive than in the first.
+
+    Without the first two minutes, in which the camera is looked for. Halves, because searches of the whole map come now
+    and then: a few minutes hold none or several by chance.
+    """
+    later = np.asarray(spent[min(120, len(spent) // 4) :])
+    middle = len(later) // 2
+    return float(later[middle:].mean() / later[:middle].mean())
 
 
 def _look(video: str, encoder: Bundle) -> tuple[list[_Second], float, float]:
