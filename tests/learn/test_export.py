@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -9,15 +10,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from helpers.small_model import MODEL
+from helpers.small_model import MODEL, SHORT
+from x2localizer.config import TrainSettings
 from x2localizer.datasets.dataset import open_dataset
 from x2localizer.encoders import Bundle, open_bundle
-from x2localizer.errors import BundleError
+from x2localizer.errors import BundleError, CheckpointError
 from x2localizer.learn.batches import Videos
+from x2localizer.learn.bundle_weights import load_origin
 from x2localizer.learn.checkpoint import load_checkpoint, load_weights
 from x2localizer.learn.encoder import CheckpointEncoder
 from x2localizer.learn.export import check_bundle
+from x2localizer.learn.loop import train
 from x2localizer.learn.model import Model
 
 
@@ -47,6 +52,35 @@ def test_the_bundle_holds_shared_numbers_once(bundle: Bundle) -> None:
     parameters = sum(p.numel() for p in Model(MODEL).parameters())
     assert weights < 1.3 * 4 * parameters
     assert graphs < 2_000_000
+
+
+def test_a_bundle_gives_back_the_weights_it_was_made_of(run: Path, bundle: Bundle) -> None:
+    made_of = load_checkpoint(run / "progressive" / "best.safetensors")
+    found = load_origin(bundle.root)
+    assert found.fingerprint == made_of.fingerprint
+    assert found.settings == made_of.settings
+    for name, tensor in made_of.tensors.items():
+        assert torch.equal(found.tensors[name], tensor), name
+
+
+def test_training_starts_from_a_bundle(bundle: Bundle, tiny_dataset: Path, tmp_path: Path) -> None:
+    settings = TrainSettings(model=MODEL, image=SHORT.model_copy(update={"steps": 1}), threads=1)
+    best = train(settings, tiny_dataset, tmp_path / "run", ("image",), start=bundle.root)
+    assert load_checkpoint(best).state["stage"] == "image"
+
+
+def test_a_bundle_that_does_not_place_its_weights_is_no_start(bundle: Bundle, tmp_path: Path) -> None:
+    shutil.copytree(bundle.root, tmp_path / "old")
+    manifest = json.loads((tmp_path / "old" / "bundle.json").read_text())
+    places = manifest.pop("weights")
+    (tmp_path / "old" / "bundle.json").write_text(json.dumps(manifest))
+    with pytest.raises(CheckpointError, match="older version"):
+        load_origin(tmp_path / "old")
+    first, second, *_ = (name for name in places if name.endswith("attn.qkv.weight"))
+    places[first], places[second] = places[second], places[first]
+    (tmp_path / "old" / "bundle.json").write_text(json.dumps(manifest | {"weights": places}))
+    with pytest.raises(CheckpointError, match="not those it names"):
+        load_origin(tmp_path / "old")
 
 
 def test_pictures_that_do_not_fit_a_bundle_are_refused(bundle: Bundle) -> None:

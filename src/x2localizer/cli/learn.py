@@ -31,7 +31,9 @@ def train(
     stages: Annotated[
         str | None, typer.Option(help="Stages to run, of image,full,progressive; all that the model has by default.")
     ] = None,
-    start: Annotated[Path | None, typer.Option(help="A checkpoint of another run to start from.")] = None,
+    start: Annotated[
+        Path | None, typer.Option(help="A checkpoint of another run, or a bundle such as eye, to start from.")
+    ] = None,
     overrides: SetOption = None,
 ) -> None:
     """Train a model, stage by stage. Run the same command again to resume.

@@ -25,6 +25,7 @@ from x2localizer.encoders.protocol import IMAGE_PARTS, Part
 from x2localizer.errors import CheckpointError
 from x2localizer.files import write_text
 from x2localizer.learn.batches import MEAN, STD, Videos
+from x2localizer.learn.bundle_weights import place_weights, share
 from x2localizer.learn.checkpoint import Checkpoint, restore
 from x2localizer.learn.model import Model
 from x2localizer.learn.towers import Tower
@@ -105,6 +106,7 @@ def export_bundle(
         places: dict[bytes, int] = {}
         for name in model.capabilities.parts:
             _write_graph(_to_onnx(model, name), work / f"{name}.onnx", shared, places)
+        weights = place_weights(model, shared, places)
         (work / "weights.bin").write_bytes(bytes(shared))
         manifest = {
             "format": FORMAT,
@@ -114,6 +116,7 @@ def export_bundle(
             "config": checkpoint.settings.model_dump(mode="json"),
             "training": {"checkpoint": checkpoint.fingerprint, **checkpoint.state},
             "fingerprint": files_fingerprint(work, model.capabilities.parts),
+            "weights": weights,
         }
         write_text(work / "bundle.json", json.dumps(manifest, indent=2) + "\n")
         if card is not None:
@@ -177,11 +180,7 @@ def _write_graph(proto: onnx.ModelProto, path: Path, shared: bytearray, places: 
         data = onnx.numpy_helper.to_array(tensor).tobytes()
         if len(data) < SHARED_FROM:
             continue
-        if data not in places:
-            shared.extend(b"\0" * (-len(shared) % 64))
-            places[data] = len(shared)
-            shared.extend(data)
-        onnx.external_data_helper.set_external_data(tensor, "weights.bin", places[data], len(data))
+        onnx.external_data_helper.set_external_data(tensor, "weights.bin", share(data, shared, places), len(data))
         tensor.data_location = TensorProto.EXTERNAL
         for field in ("raw_data", "float_data", "int64_data"):
             tensor.ClearField(field)

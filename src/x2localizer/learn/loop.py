@@ -24,6 +24,7 @@ from x2localizer.datasets.dataset import open_dataset
 from x2localizer.errors import CheckpointError, UserError
 from x2localizer.files import only_writer, write_text
 from x2localizer.learn.batches import Videos, rng_for
+from x2localizer.learn.bundle_weights import bundle_folder, load_origin
 from x2localizer.learn.checkpoint import load_checkpoint, load_optimizer, load_start, load_weights, save_checkpoint
 from x2localizer.learn.checks import check_clips, check_stages, stages_of
 from x2localizer.learn.frozen import freeze
@@ -61,13 +62,13 @@ def train(
 
     data: the folder of a dataset with the splits train and val.
     out: the folder of the run, with one folder for each stage. Stages that are done are not run again.
-    start: a checkpoint of another run to start from. Without it, each stage starts from the best checkpoint of the
-        stage before, so that runs which differ only in a later stage can share the earlier ones.
+    start: a checkpoint of another run, or a bundle, to start from. Without it, each stage starts from the best
+        checkpoint of the stage before, so that runs which differ only in a later stage can share the earlier ones.
     """
     check_stages(settings, stages)
     source = open_dataset(data)
     check_clips(source, settings.model.frames, stages)
-    origin = None if start is None else load_checkpoint(start)
+    origin = None if start is None else load_origin(start)
     fabric = _launch(settings)
     with only_writer(out) if fabric.is_global_zero else nullcontext():
         torch.manual_seed(settings.seed)
@@ -77,7 +78,8 @@ def train(
         if origin is not None:
             load_start(model, origin)
         # Frozen codes are kept next to the model that made them: runs that start from it share the work.
-        beside = out / "full" if start is None or "full" in stages else start.parent
+        own = start is None or "full" in stages or bundle_folder(start) is not None
+        beside = out / "full" if start is None or own else start.parent
 
         def run(stage: Stage[Batch]) -> None:
             run_stage(stage, model, settings, out / stage.name, report if fabric.is_global_zero else quiet, fabric)
