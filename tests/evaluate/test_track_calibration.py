@@ -19,7 +19,7 @@ from x2localizer.datasets.town import make_dataset
 from x2localizer.encoders import Bundle
 from x2localizer.errors import DatasetError, UserError
 from x2localizer.evaluate.recordings import ride_motion, tracked_rides
-from x2localizer.evaluate.track_calibration import OutsidePrior, calibration_runs
+from x2localizer.evaluate.track_calibration import LIES, OutsidePrior, calibration_runs
 from x2localizer.evaluate.track_fit import (
     LEAST_SURE,
     NEVER,
@@ -33,7 +33,7 @@ from x2localizer.evaluate.tracked import Arm
 from x2localizer.localize.confidence import fit
 from x2localizer.localize.track.confidence import FEATURES, track_confidence, track_features
 from x2localizer.search.prior import BoxPrior
-from x2localizer.types import TrackEvidence
+from x2localizer.types import Movement, TrackEvidence
 
 FEW = TrackSettings(most_poses=3000, least_poses=1000)
 
@@ -103,13 +103,42 @@ def test_a_fit_holds_on_other_drives(tmp_path: Path) -> None:
     assert fitted.calibrated
     assert LEAST_SURE <= fitted.threshold < 1.0
     for run in runs:
-        sure = np.array([fitted.probability(evidence) >= fitted.threshold for evidence in run.evidence])
+        sure = np.array([fitted.is_sure(one, fitted.probability(one)) for one in run.evidence])
         if run.arm.tiles:
             assert run.right[sure].all()
             assert sure.sum() >= 0.5 * run.right.sum()
     assert (tmp_path / "roads.json").is_file()
     assert lines[0] == "with tiles:"
     assert any("sensors, tiles, day" in line for line in lines)
+
+
+def test_maps_without_roads_have_a_threshold_of_their_own(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    runs = [_run(ride, ground, Arm(), rng) for ride in range(8) for ground in ("all", "off")]
+    # Without roads, right and wrong guesses look alike: there no threshold is good enough.
+    blurred = [_run(ride, "all", Arm(roads=False), rng) for ride in range(8)]
+    runs += [replace(run, right=rng.uniform(size=len(run.right)) < 0.5) for run in blurred]
+    fit_confidence(runs, TrackSettings(), "").confidence.save(tmp_path / "track.json")
+    fitted = track_confidence(tmp_path, TrackSettings())
+    assert LEAST_SURE <= fitted.threshold < 1.0 == fitted.threshold_without_roads
+    best = max((one for run in runs for one in run.evidence if run.arm.roads), key=fitted.probability)
+    assert fitted.is_sure(best, fitted.probability(best))
+    assert not fitted.is_sure(replace(best, has_roads=False), 0.999)
+
+
+def test_guesses_that_lies_made_wrong_must_not_be_stated() -> None:
+    rng = np.random.default_rng(5)
+    run = _run(0, "lies", Arm(), rng)
+    assert np.array_equal(run.unfounded, ~run.right)
+    assert _run(0, "off", Arm(), rng).unfounded.all()
+    assert not _run(0, "own", Arm(), rng).unfounded.any()
+
+
+@pytest.mark.parametrize("number", range(len(LIES)))
+def test_each_lie_changes_a_movement(number: int) -> None:
+    told = Movement(0.0, 1.0, 10.0, 5.0, 0.1, 0.2)
+    assert LIES[number](told) != told
+    assert LIES[number](told).end_s == 1.0
 
 
 def test_drives_count_alike_however_long_they_are() -> None:
@@ -172,7 +201,7 @@ def test_drives_are_followed_on_and_off_the_map(two_towns: Path, tiny_bundle: Bu
     data = open_dataset(two_towns)
     runs = calibration_runs(tiny_bundle, data, "val", tmp_path, settings=FEW, workers=1)
     assert len({run.ride for run in runs}) == 2
-    assert len(runs) == 2 * 3 * 2
+    assert len(runs) == 2 * 4 * 2
     assert len({run.arm for run in runs}) == 6
     assert {run.area for run in runs} == {"town5000", "town5001"}
     assert not any(run.right.any() for run in runs if run.ground == "off")

@@ -23,5 +23,5 @@ def test_the_bench_of_tracking_gives_all_figures(town: Town, tiny_bundle: Bundle
 
 
 def test_growth_compares_halves_without_the_start() -> None:
-    assert growth([9.0] * 120 + [1.0] * 100 + [2.0] * 100) == pytest.approx(2.0)
+    assert growth([9.0] * 120 + [1.0] * 300 + [2.0] * 300) == pytest.approx(2.0)
     assert growth([9.0] * 10 + [1.0] * 15 + [1.5] * 15) == pytest.approx(1.5)

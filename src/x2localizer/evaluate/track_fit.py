@@ -17,7 +17,7 @@ from x2localizer.localize.confidence import fit, reliability
 from x2localizer.localize.track.confidence import TrackConfidence, reach_probability, track_features
 from x2localizer.types import Bools, Floats, Ints, TrackEvidence
 
-Ground = Literal["all", "own", "off"]
+Ground = Literal["all", "own", "off", "lies"]
 GROUNDS: tuple[Ground, ...] = get_args(Ground)
 RIGHT_SHARE = 0.985
 """Of the positions that are stated on the map, at least this share is right."""
@@ -37,6 +37,7 @@ class Run:
     """A drive that was followed once.
 
     ride, area: its name, and where it is.
+    ground: the map of all areas, of its own, or of all but its own; or its own with odometry that lies.
     evidence, right: behind each guess, and whether it is within 80 m; off the map none is.
     """
 
@@ -47,6 +48,13 @@ class Run:
     arm: Arm
     evidence: tuple[TrackEvidence, ...]
     right: Bools
+
+    @property
+    def unfounded(self) -> Bools:
+        """Guesses that must not be stated: off the map all, and those that a lie of the odometry made wrong."""
+        if self.ground == "lies":
+            return ~self.right
+        return np.full(len(self.right), self.ground == "off")
 
 
 # Fitting -------------------------------------------------------------------------------------------------------------
@@ -59,7 +67,7 @@ class Rows:
     features: (q, f).
     reach: the factor beside the regression, see :func:`reach_probability`, (q,).
     right: (q,).
-    off: whether the frame is off the map, (q,).
+    off: whether the frame is off the map, or a lie of the odometry made its guess wrong, (q,).
     counts: how much each counts: runs count alike, (q,).
     area, group: numbers of the area, and of the kind of map, (q,).
     """
@@ -80,7 +88,7 @@ class Rows:
         return Rows(
             np.array([track_features(evidence) for run in runs for evidence in run.evidence]),
             np.array([reach_probability(evidence) for run in runs for evidence in run.evidence]),
-            np.concatenate([run.right for run in runs]), np.repeat([run.ground == "off" for run in runs], sizes),
+            np.concatenate([run.right for run in runs]), np.concatenate([run.unfounded for run in runs]),
             np.repeat([INDEPENDENT / size for size in sizes], sizes),
             np.repeat([areas[run.area] for run in runs], sizes), np.repeat([run.arm.roads for run in runs], sizes) + 0,
         )  # fmt: skip
@@ -101,8 +109,8 @@ class Fit:
 def fit_confidence(runs: Sequence[Run], settings: TrackSettings, fitted_on: str) -> Fit:
     """The confidence of all runs.
 
-    The threshold is chosen by probabilities that each area gets from a fit without it, and holds for maps with roads
-    and for maps without.
+    Thresholds, one for maps with roads and one for maps without, are chosen by probabilities that each area gets from a
+    fit without it.
     """
     rows = Rows.of(runs)
     elsewhere = np.zeros(len(rows.right))
@@ -110,12 +118,14 @@ def fit_confidence(runs: Sequence[Run], settings: TrackSettings, fitted_on: str)
         others, these = rows.area != area, rows.area == area
         weights = fit(rows.features[others], rows.right[others], counts=rows.counts[others])
         elsewhere[these] = rows.reach[these] * _probability(weights, rows.features[these])
-    thresholds = [
-        choose_threshold(elsewhere[part], rows.right[part], rows.off[part], rows.counts[part])
-        for part in (rows.group == group for group in np.unique(rows.group))
-    ]
+    thresholds = {True: NEVER, False: NEVER}
+    for group in np.unique(rows.group):
+        part = rows.group == group
+        chosen = choose_threshold(elsewhere[part], rows.right[part], rows.off[part], rows.counts[part])
+        thresholds[bool(group)] = max(LEAST_SURE, chosen)
     weights = fit(rows.features, rows.right, counts=rows.counts)
-    return Fit(TrackConfidence(weights, max(LEAST_SURE, *thresholds), fitted_on, settings), rows, elsewhere)
+    confidence = TrackConfidence(weights, thresholds[True], thresholds[False], fitted_on, settings)
+    return Fit(confidence, rows, elsewhere)
 
 
 def _probability(weights: Sequence[float], features: Floats) -> Floats:
@@ -140,7 +150,8 @@ def choose_threshold(probability: Floats, right: Bools, off: Bools, counts: Floa
 def report_lines(found: Fit, runs: Sequence[Run]) -> list[str]:
     """How well a confidence holds in areas that it was not fitted on."""
     rows, p = found.rows, found.elsewhere
-    on, sure = ~rows.off, p >= found.confidence.threshold
+    with_roads, without = found.confidence.threshold, found.confidence.threshold_without_roads
+    on, sure = ~rows.off, p >= np.where(rows.group == 1, with_roads, without)
     ends = np.cumsum([len(run.right) for run in runs])
     arms = dict.fromkeys(run.arm for run in runs)
     table = []
@@ -156,9 +167,10 @@ def report_lines(found: Fit, runs: Sequence[Run]) -> list[str]:
         ((f"{mean:.2f}", f"{share:.2f}", f"{count:,}") for mean, share, count in reliability(p, rows.right)),
     )
     return [
-        f"fitted on {found.confidence.fitted_on}; sure from a confidence of {found.confidence.threshold:.4f}",
+        f"fitted on {found.confidence.fitted_on}; sure from a confidence of {with_roads:.4f} with roads, of "
+        f"{without:.4f} without",
         f"each area by a fit without it: {_percent(rows.right[on])} within 80 m, {_percent(sure[on])} sure, of these "
-        f"{_percent(rows.right[sure & on])} right; {_percent(sure[~on])} sure off the map",
+        f"{_percent(rows.right[sure & on])} right; {_percent(sure[~on])} sure off the map or misled by lies",
         markdown(["odometry, map and light", "within 80 m", "sure", "of these right", "sure off the map"], table),
         "", curve,
     ]  # fmt: skip

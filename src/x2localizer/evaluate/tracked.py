@@ -157,7 +157,7 @@ def kept_track(
 def _key(ground: str, recording: Recording, arm: Arm, settings: TrackSettings, confidence: TrackConfidence) -> str:
     parts = [ground, recording.ride.ride_id, arm.name, settings.model_dump_json(), _sources()]
     if arm.smoothed:  # which of two fixes counts depends on the confidence
-        parts.append(repr((confidence.weights, confidence.threshold)))
+        parts.append(repr((confidence.weights, confidence.threshold, confidence.threshold_without_roads)))
     digest = hashlib.sha256("|".join(parts).encode())
     if arm.tiles:
         digest.update(np.nan_to_num(recording.codes).tobytes())
@@ -187,7 +187,8 @@ def _load(path: Path, confidence: TrackConfidence) -> Tracked:
         errors, rows, (ms, poses, searches) = arrays["errors_m"], arrays["evidence"], arrays["cost"]
     evidence = tuple(_evidence(row) for row in rows)
     probability = np.array([confidence.probability(one) for one in evidence])
-    followed = Followed(errors, probability, probability >= confidence.threshold)
+    sure = [confidence.is_sure(one, p) for one, p in zip(evidence, probability.tolist(), strict=True)]
+    followed = Followed(errors, probability, np.array(sure, np.bool_))
     return Tracked(followed, evidence, float(ms), float(poses), int(searches))
 
 

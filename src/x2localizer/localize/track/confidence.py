@@ -81,13 +81,15 @@ class TrackConfidence:
     """A fitted regression.
 
     weights: of the features, in the order of FEATURES; empty if nothing was fitted.
-    threshold: the probability from which a position is stated.
+    threshold: the probability from which a position is stated, on maps with roads.
+    threshold_without_roads: the same on maps without.
     fitted_on: which drives.
     settings: of the tracker that it was fitted with.
     """
 
     weights: tuple[float, ...] = ()
     threshold: float = math.inf
+    threshold_without_roads: float = math.inf
     fitted_on: str = ""
     settings: TrackSettings = field(default_factory=TrackSettings)
 
@@ -102,6 +104,10 @@ class TrackConfidence:
             return 0.0
         log_odds = float(np.dot(self.weights, track_features(evidence)))
         return reach_probability(evidence) / (1.0 + math.exp(-min(max(log_odds, -500.0), 500.0)))
+
+    def is_sure(self, evidence: TrackEvidence, probability: float) -> bool:
+        """Whether a position is stated that is right with this probability."""
+        return probability >= (self.threshold if evidence.has_roads else self.threshold_without_roads)
 
     def save(self, path: Path) -> None:
         """Write it to a file."""
@@ -124,11 +130,11 @@ def track_confidence(folder: Path | None, settings: TrackSettings) -> TrackConfi
     try:
         values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         weights, threshold = _in_order(values), float(values["threshold"])
-        if not all(math.isfinite(number) for number in (*weights, threshold)):
+        without_roads = float(values.get("threshold_without_roads", threshold))  # older files have one for both
+        if not all(math.isfinite(number) for number in (*weights, threshold, without_roads)):
             raise ValueError("some weights are not numbers")
-        fitted = TrackConfidence(
-            weights, threshold, str(values["fitted_on"]), validate(TrackSettings, values["settings"])
-        )
+        settings_then = validate(TrackSettings, values["settings"])
+        fitted = TrackConfidence(weights, threshold, without_roads, str(values["fitted_on"]), settings_then)
     except (OSError, ValueError, KeyError, TypeError, UserError) as problem:
         raise BundleError(f"{path} is damaged.", "Calibrate the bundle again: x2l calibrate BUNDLE") from problem
     return fitted if _same(fitted.settings, settings, tiles=folder is not None) else UNFITTED

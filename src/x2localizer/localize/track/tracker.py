@@ -319,7 +319,7 @@ class Tracker:
         self, index: int, time_s: float, found: PoseEstimate, evidence: TrackEvidence, movements: Sequence[Movement]
     ) -> Fix:
         confidence = self.confidence.probability(evidence)
-        sure = confidence >= self.confidence.threshold
+        sure = self.confidence.is_sure(evidence, confidence)
         early = self._state.start_s is not None and abs(time_s - self._state.start_s) < LOCATING_S
         seconds = sum(abs(m.end_s - m.start_s) for m in movements)
         speed = found.scale * sum(abs(m.distance_m) for m in movements) / seconds if seconds > 0 else None
