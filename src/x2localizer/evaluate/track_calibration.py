@@ -2,7 +2,8 @@
 
 Each drive is followed on four grounds: the map of all areas, that of its own area alone, that of all areas but its own,
 where no position is right, and once more that of its own with odometry that lies. Odometry comes from sensors and from
-video, the map has tiles, roads, or both, in turn. How well the confidence holds is measured on each area by a fit without it.
+video, the map has tiles, roads, or both, in turn. How well the confidence holds is measured on each area by a fit
+without it.
 """
 
 from __future__ import annotations

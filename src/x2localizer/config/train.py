@@ -1,0 +1,153 @@
+"""Settings of models and of their training."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from x2localizer.config.base import Settings
+
+STAGES = ("image", "full", "progressive")
+"""The stages of training, in their order; each is a branch of TrainSettings."""
+
+
+class BackboneSettings(Settings):
+    """A distilled vision transformer: a model of timm by name, or a small one by its sizes."""
+
+    name: str | None = None
+    """A timm model such as deit_small_distilled_patch16_224. It replaces the sizes below."""
+    weights: str | None = None
+    """'hub' for timm's pretrained weights, or the path of a file. None starts from random weights."""
+    stem: Literal["conv", "plain"] = "conv"
+    """How patches are embedded: by a few small convolutions, or by one large one as in DeiT."""
+    patch: int = Field(16, ge=4)
+    """Side of a patch in pixels."""
+    width: int = Field(96, ge=8)
+    """Length of a token."""
+    depth: int = Field(4, ge=1)
+    """Number of blocks."""
+    heads: int = Field(3, ge=1)
+    """Attention heads in a block."""
+
+
+class ModelSettings(Settings):
+    """The two towers: their family, the sizes they work with, and the settings of the family."""
+
+    family: str = "deit"
+    """The kind of network, a file in learn/families. deit: a distilled vision transformer with GeoAdapters."""
+    options: dict[str, bool | int | float | str] = {}
+    """Settings of the family. deit has none; its settings are ``backbone`` and those of the adapters."""
+    backbone: BackboneSettings = BackboneSettings()
+    """The transformer of the family deit."""
+    frame_height: int = Field(64, ge=16)
+    """Pixels."""
+    frame_width: int = Field(128, ge=16)
+    """Pixels."""
+    tile_px: int = Field(64, ge=16)
+    """Side of a tile in pixels."""
+    dim: int = Field(128, ge=8)
+    """Length of a code."""
+    frames: int = Field(8, ge=1)
+    """Frames of the longest prefix."""
+    region_tiles: int = Field(7, ge=1)
+    """Tiles along the side of a region."""
+    adapters: bool = True
+    """False is the baseline DeiT: a set is the mean of its images, and stages 2 and 3 train the towers themselves."""
+    adapter_ratio: float = Field(0.25, gt=0)
+    """Hidden size of an adapter, as a share of the backbone's width."""
+    adapter_skip: bool = False
+    """True for weights published by GAReT, whose adapter adds its input to its output."""
+
+
+class ObjectiveSettings(Settings):
+    """Weights and temperatures of the objective, by default those of the paper. Keys of tables are budgets."""
+
+    tau_sm: float = Field(0.05, gt=0)
+    """Temperature of stage 1. The paper does not give it; this value is ours."""
+    tau_c: float = Field(0.07, gt=0)
+    """Temperature of the retrieval losses L_g and L_f."""
+    tau_f: float = Field(0.01, gt=0)
+    """Temperature of the aggregation of tokens in s_f."""
+    tau_d: float = Field(0.07, gt=0)
+    """Temperature of both distillations."""
+    gamma: dict[int, float] = {1: 0.05, 2: 0.10, 4: 0.25, 8: 2.00}
+    """Weight of each budget."""
+    lambda_g: dict[int, float] = {1: 1.0, 2: 1.0, 4: 1.0, 8: 1.0}
+    """Weight of L_g, the loss of whole prefixes and regions."""
+    lambda_f: dict[int, float] = {1: 2.0, 2: 1.0, 4: 0.5, 8: 0.0}
+    """Weight of L_f, the loss of their tokens."""
+    eta_self: float = Field(0.2, ge=0)
+    """Weight of L_self: shorter prefixes learn to rank as the full video does."""
+    eta_teacher: float = Field(1.0, ge=0)
+    """Weight of L_teacher: the full video keeps the ranking of the model of stage 2."""
+    fine: Literal["s_f", "s_best"] = "s_f"
+    """The similarity in L_f: s_f of the paper, or the mean over frames of the (soft) best tile."""
+    eta_keep: float = Field(0.0, ge=0)
+    """Stages 2 and 3: weight of a loss that keeps tokens close to image codes. Not in the paper; needs adapters."""
+
+
+class StageSettings(Settings):
+    """One stage of training: how long, how fast, and when to stop."""
+
+    steps: int = Field(1000, ge=1)
+    """Batches to train on."""
+    batch: int = Field(64, ge=2)
+    """Pairs or videos in a batch, in each process."""
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    """AdamW as in the paper, or Muon for hidden matrices (AdamW for the rest), which saves steps in small towers."""
+    lr: float = Field(1e-3, gt=0)
+    """Learning rate after the warm-up."""
+    ground_lr_share: float = Field(1.0, gt=0, le=1)
+    """Learning rate of the ground tower, as a share of the other's: less where it starts from a trained one."""
+    weight_decay: float = Field(0.05, ge=0)
+    """Decay of all weights that train."""
+    warmup: int = Field(200, ge=0)
+    """Steps in which the learning rate rises. Then it falls along a cosine to a hundredth."""
+    towns_per_batch: int = Field(4, ge=1)
+    """Areas that a batch is drawn from. The fewer, the harder its negatives."""
+    augment: bool = True
+    """Stages 1 and 2: turn and mirror the ground, and change the light of both views. Stage 3: only change the light of
+    frames. Regions are encoded once there, so they cannot turn, and mirrored frames would not match them."""
+    shift_tiles: bool = True
+    """Stage 1, with ``augment``: move tiles off the camera, by up to the dataset's tile_margin_px."""
+    evaluate_every: int = Field(500, ge=1)
+    """Steps between evaluations."""
+    patience: int = Field(1000, ge=1)
+    """Evaluations without a new best after which the stage stops."""
+
+
+class TrainSettings(Settings):
+    """Training: the model, the objective and the three stages."""
+
+    seed: int = 42
+    """Of weights and batches."""
+    model: ModelSettings = ModelSettings()
+    objective: ObjectiveSettings = ObjectiveSettings()
+    image: StageSettings = StageSettings()
+    """Stage 1: frames and tiles. Everything but the adapters trains."""
+    full: StageSettings = StageSettings(batch=24)
+    """Stage 2: full videos and regions. The adapters train."""
+    progressive: StageSettings = StageSettings(batch=24, augment=False)
+    """Stage 3: prefixes of all budgets. The ground adapters train; regions are encoded once."""
+    budgets: tuple[int, ...] = (1, 2, 4, 8)
+    """Frames of the prefixes in stage 3."""
+    threads: int = Field(0, ge=0)
+    """Threads of torch on the CPU; 0 leaves the choice to torch."""
+    workers: int = Field(1, ge=0, le=64)
+    """Processes that make batches ahead of time. `x2l bench loader` measures how many pictures one of them reads."""
+    accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    """The kind of device to train on."""
+    devices: int = Field(1, ge=1)
+    """Processes on each machine, one per GPU. Each draws its own batch; the regions of all are negatives."""
+    nodes: int = Field(1, ge=1)
+    """Machines."""
+    precision: Literal["32-true", "bf16-mixed"] = "32-true"
+    """bf16-mixed is for GPUs; on CPUs it is far slower."""
+
+    @model_validator(mode="after")
+    def _keeps(self) -> TrainSettings:
+        """eta_keep compares tokens with towers that do not train."""
+        if self.objective.eta_keep and not self.model.adapters:
+            raise ValueError("objective.eta_keep needs model.adapters: without them the towers themselves train")
+        return self
