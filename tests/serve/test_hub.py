@@ -165,7 +165,7 @@ def test_a_thousand_sessions_that_are_left_open_cost_little(
             assert not any(session.awake for session in left)
             await drive(busy, 1, 2)
             for session in left:
-                session.touched -= hub.settings.expire_after_s + 1.0
+                session._used -= hub.settings.expire_after_s + 1.0
             await hub.tidy()
             assert not any(session.is_open for session in left)
             assert busy.is_open
@@ -182,7 +182,7 @@ def test_only_so_many_sessions_are_awake(served_gallery: Gallery, tiny_bundle: B
             await second.push(jpeg(), 0.0)
             with pytest.raises(BusyError, match="as many as it can"):
                 await third.push(jpeg(), 0.0)
-            first.touched -= 60.0
+            first._used -= 60.0
             assert (await third.push(jpeg(), 1.0)).outcome == "fix"
             assert not first.awake
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -89,7 +90,7 @@ def _add_files(app: FastAPI) -> None:
 
 
 def _add_map(app: FastAPI, hub: Hub, tiles: MapTiles, reader: ThreadPoolExecutor) -> None:
-    lines: list[Any] = []
+    lines: list[bytes] = []
 
     @app.get("/map/tiles/{z}/{x}/{y}", include_in_schema=False)
     async def tile(z: Annotated[int, Path(ge=0, le=FINEST)], x: int, y: int) -> Response:
@@ -98,13 +99,13 @@ def _add_map(app: FastAPI, hub: Hub, tiles: MapTiles, reader: ThreadPoolExecutor
         return Response(made.data, media_type=made.media_type, headers=kept)
 
     @app.get("/map/roads.json", include_in_schema=False)
-    async def roads() -> list[Any]:
+    async def roads() -> Response:
         if not lines:
             found = await hub.roads()
             bounds = map_bounds(hub.gallery)
-            lines.append(await hub.compute("show", road_lines, found, 0.0 if bounds is None else bounds[0]))
-        kinds: list[Any] = lines[0]
-        return kinds
+            west = 0.0 if bounds is None else bounds[0]
+            lines.append(await hub.compute("show", lambda: json.dumps(road_lines(found, west)).encode()))
+        return Response(lines[0], media_type="application/json")
 
 
 Scope = MutableMapping[str, Any]

@@ -62,7 +62,7 @@ class Allowed:
 
 def redacted(address: str) -> str:
     """An address without the user and the password in it."""
-    return re.sub(r"//[^/@]*@", "//", address)
+    return re.sub(r"//[^/?#]*@", "//", address)
 
 
 def is_live(source: str) -> bool:

@@ -157,7 +157,7 @@ class Follower:
         return movements
 
     def due_times(self) -> list[float]:
-        """Times at which fixes are due by the samples alone, and marks them as done."""
+        """Times at which fixes are due by the samples alone, and marks them as done. There are none in a gap."""
         p, spacing_s = self.progress, self.tracker.settings.frame_spacing_s
         if p.due_s is None:
             p.due_s = self.samples.first_s
@@ -165,7 +165,8 @@ class Follower:
             p.due_s = self.samples.last_s if math.isfinite(self.samples.last_s) else None
         times: list[float] = []
         while p.due_s is not None and p.due_s <= self.samples.last_s + 1e-6:
-            times.append(p.due_s)
+            if self.samples.is_near(p.due_s):
+                times.append(p.due_s)
             p.due_s += spacing_s
         return times
 

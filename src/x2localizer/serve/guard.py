@@ -31,6 +31,8 @@ OPEN_PATHS = ("/healthz", "/readyz")
 """Answered without a token: they say nothing."""
 BODY_WITHIN_S = 30.0
 """A client that sends nothing for longer in the middle of a request is let go."""
+SEND_WITHIN_S = 30.0
+"""A client that does not read a part of its answer for longer is let go."""
 COOKIE = "x2l"
 PROTOCOL = "x2l.v1"
 """Subprotocol of the WebSocket; a browser, which cannot set headers, adds ``bearer.TOKEN`` beside it."""
@@ -127,6 +129,9 @@ class Guard:
                 await self._app(scope, watched.receive, watched.send)
         except _BodyError as problem:
             await watched.answer(*problem.answer)
+        except Exception:
+            _log.exception("a request failed", extra={"path": scope["path"][:200]})
+            await watched.answer(500, "The service failed to answer.", "Try again, and report it if it stays so.")
         finally:
             self._note(scope, watched)
 
@@ -157,7 +162,7 @@ class Guard:
                 "Use http://127.0.0.1, or start it with a token.",
             )
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        if origin is not None and _site_of(origin) != host.lower():
             return 403, "Pages of other sites may not use this service.", "Use it from its own pages."
         length = headers.get("content-length", "0")
         if not length.isascii() or not length.isdigit():
@@ -239,7 +244,10 @@ class _Watched:
                 wanted["cache-control"] = "no-store"
             headers += [(k.encode(), v.encode()) for k, v in wanted.items() if k.encode() not in there]
             message = {**message, "headers": headers}
-        await self._send(message)
+        try:
+            await asyncio.wait_for(self._send(message), SEND_WITHIN_S)
+        except TimeoutError:  # a client that does not read holds a place that others need
+            raise _BodyError(408, "The answer was not read in time.", "Ask again.") from None
 
     async def answer(self, status: int, error: str, remedy: str) -> None:
         """Refuse the request, unless its answer has begun."""
@@ -277,6 +285,14 @@ def cookie_of(header: str) -> str:
     except CookieError:
         return ""
     return "" if found is None else found.value
+
+
+def _site_of(origin: str) -> str | None:
+    """Host and port of an Origin header; None if it is no address."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
 
 
 def _name_of(host: str) -> str:

@@ -126,7 +126,7 @@ class Hub:
             raise BusyError(
                 f"There are {self.settings.sessions:,} open sessions already.", "End one, or wait until one expires."
             )
-        self.check_options(options)
+        await self.check_options(options)
         now = time.time()
         row = store.SessionRow(
             secrets.token_hex(8), now, now, "open", options.model_dump_json(), Progress().to_json(), Counts().to_json()
@@ -160,7 +160,7 @@ class Hub:
             board.close()
         self.publish(Event("session", session.id, state="removed"))
 
-    def check_options(self, options: SessionOptions) -> None:
+    async def check_options(self, options: SessionOptions) -> None:
         """Refuse options that no tracker can be made with."""
         settings = options.track_settings(self.track)
         tiles = self.encoder is not None and self.map.tiles is not None and settings.use_tiles
@@ -172,7 +172,7 @@ class Hub:
             self.allowed.check(options.source)
             if options.odometry == "samples-only":
                 raise BadInputError("A session without frames cannot read a source.", 'Use "odometry": "samples".')
-        if options.prior is not None and not self._reaches(options.prior.prior):
+        if options.prior is not None and not await self.compute("check", self._reaches, options.prior.prior):
             raise BadInputError(
                 "The gallery has nothing at that place.", "Check the latitude and longitude, or leave out the prior."
             )
@@ -249,6 +249,9 @@ class Hub:
                 await session.end()
             elif not session.is_open and now - session.touched >= limits.keep_ended_s:
                 await self.remove(session.id)
+        ended = [session for session in self.sessions() if not session.is_open]
+        for session in sorted(ended, key=lambda one: one.touched)[: max(0, len(ended) - limits.ended_sessions)]:
+            await self.remove(session.id)
         if self.jobs is not None:
             await self.jobs.tidy()
 

@@ -53,7 +53,7 @@ async def create(
         if lat_deg is None or lon_deg is None or radius_m is None:
             raise BadInputError("A place needs three numbers.", "Send lat_deg, lon_deg and radius_m, or none of them.")
         near = Near(lat_deg=lat_deg, lon_deg=lon_deg, radius_m=radius_m)
-        hub.check_options(SessionOptions(prior=near))
+        await hub.check_options(SessionOptions(prior=near))
     return JobOut.of(await jobs.add(request.stream(), name, fov_deg, height_m, near))
 
 

@@ -16,13 +16,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from x2localizer.files import cannot_write
-from x2localizer.serve.errors import BadInputError, BusyError, NotThereError, TooLargeError
+from x2localizer.serve.errors import BadInputError, BusyError, NotThereError, StoreError, TooLargeError
 from x2localizer.serve.settings import Box, Near, ServeSettings
 from x2localizer.serve.store import Store
 
 JobState = Literal["waiting", "running", "done", "failed"]
 LONGEST_S = 12 * 3600.0
 """A job that takes longer is stopped."""
+SAVE_AGAIN_S = 10.0
+"""Until the end of a job that could not be stored is stored again."""
 _log = logging.getLogger("x2localizer.serve")
 _CONTAINERS = (
     (4, b"ftyp"), (4, b"moov"), (4, b"mdat"), (4, b"wide"), (4, b"free"), (0, b"\x1a\x45\xdf\xa3"), (0, b"RIFF"),
@@ -116,9 +118,11 @@ class Jobs:
             await self._receive(video, folder / "video")
             await self._save(job)
         except OSError as problem:
+            self._jobs.pop(job.id, None)
             shutil.rmtree(folder, ignore_errors=True)
             raise cannot_write(folder, problem) from problem
         except BaseException:
+            self._jobs.pop(job.id, None)
             shutil.rmtree(folder, ignore_errors=True)
             raise
         self._queue.put_nowait(job.id)
@@ -190,7 +194,19 @@ class Jobs:
             finally:
                 self._running = None
             if name in self._jobs:
-                await self._save(finished)
+                await self._finish(finished)
+
+    async def _finish(self, job: Job) -> None:
+        """Store the end of a job, however long the disk is full; then its video is no longer needed."""
+        self._jobs[job.id] = job
+        while job.id in self._jobs:
+            try:
+                await self._save(job)
+                break
+            except StoreError:
+                _log.exception("the end of a job could not be stored; trying again", extra={"job": job.id})
+                await asyncio.sleep(SAVE_AGAIN_S)
+        (self._folder / job.id / "video").unlink(missing_ok=True)
 
     async def _run(self, job: Job) -> Job:
         folder = self._folder / job.id
@@ -216,7 +232,6 @@ class Jobs:
         finally:
             if process.returncode is None:
                 process.kill()
-        (folder / "video").unlink(missing_ok=True)
         latest = self._jobs.get(job.id, job)
         if "summary" in said:
             return replace(latest, state="done", summary=said["summary"], files=said["files"], note=said["note"])

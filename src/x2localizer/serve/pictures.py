@@ -14,10 +14,14 @@ from x2localizer.types import Image
 
 SMALLEST_PX = 16
 NOT_A_FRAME = "Send each frame as one JPEG picture."
+MOST_SCANS = 64
+"""A progressive JPEG has some ten. Each takes the time of the whole picture, in a few bytes."""
 
 
 def decode_jpeg(data: bytes, most_pixels: int) -> Image:
     """The pixels of a JPEG; anything else, or one with too many pixels, is an error. Nothing large is decoded."""
+    if data.count(b"\xff\xda") > MOST_SCANS:
+        raise BadInputError("The JPEG picture has too many scans.", "Save it as a baseline JPEG.")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Pillow warns of pictures that are refused below

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 from x2localizer.errors import UserError, VideoError
 from x2localizer.odometry.record import SPACING_S
 from x2localizer.serve.allow import is_live
-from x2localizer.serve.errors import ConflictError
+from x2localizer.serve.errors import BusyError, ConflictError, StoreError
 from x2localizer.serve.events import Event
+from x2localizer.serve.follower import LONGEST_JUMP_S
 from x2localizer.sources.video import VideoSource, open_video
+from x2localizer.types import Image
 
 if TYPE_CHECKING:
     from x2localizer.serve.hub import Hub
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 30.0
 """A stream that fails is opened again after so many seconds, doubled each time."""
+BUSY_WAIT_S = 2.0
+"""Until a frame of a file that was refused for want of room is sent again."""
 _log = logging.getLogger("x2localizer.serve")
 
 
@@ -85,22 +89,35 @@ class Puller:
         """Live frames are timed from the first of the session, the time without a picture included."""
         if last_s is None:
             return 0.0
-        return last_s + max(time.time() - self._session.touched, 0.2)
+        away_s = max(time.time() - self._session.touched, 0.2)
+        return last_s + min(away_s, 0.9 * LONGEST_JUMP_S)  # longer, and its frames would be refused
 
     def _push_all(self, source: VideoSource, offset_s: float) -> None:
         for frame in source:
             if self._stop.is_set():
                 return
-            pushed = asyncio.run_coroutine_threadsafe(
-                self._session.push(frame.image, offset_s + frame.time_s), self._loop
-            )
             try:
-                pushed.result()
+                self._push(frame.image, offset_s + frame.time_s)
             except ConflictError:
                 if not self._session.is_open:
                     self._stop.set()
                     return
                 raise VideoError("The clock of the stream runs backwards.", "Check the camera.") from None
+
+    def _push(self, image: Image, time_s: float) -> None:
+        """Push a frame. When the service is full or cannot write, a file waits and a live source goes on without it."""
+        while not self._stop.is_set():
+            # The time of a frame that was refused counts as used, so the next try is a moment later.
+            pushed = asyncio.run_coroutine_threadsafe(self._session.push(image, time_s), self._loop)
+            try:
+                pushed.result()
+                return
+            except (BusyError, StoreError) as problem:
+                self._say(f"waiting: {problem.what}")
+                if self._live:
+                    return
+                self._stop.wait(BUSY_WAIT_S)
+                time_s += 1e-3
 
     def _say(self, state: str) -> None:
         def change() -> None:

@@ -17,6 +17,7 @@ from x2localizer.gallery import open_gallery
 from x2localizer.search import Prior
 from x2localizer.serve.allow import Allowed
 from x2localizer.serve.app import create_app
+from x2localizer.serve.connections import PatientProtocol
 from x2localizer.serve.guard import check_exposure
 from x2localizer.serve.hub import Hub
 from x2localizer.serve.logs import log_config
@@ -88,5 +89,5 @@ def server_config(app: FastAPI, settings: ServeSettings, log_level: str = "info"
         proxy_headers=True, forwarded_allow_ips="127.0.0.1", timeout_keep_alive=30, timeout_graceful_shutdown=5,
         ws_max_size=settings.frame_bytes + 8192, ws_max_queue=4, ws_ping_interval=20.0, ws_ping_timeout=20.0,
         ws_per_message_deflate=False, limit_concurrency=settings.listeners + 1000,
-        h11_max_incomplete_event_size=64 << 10,
+        http=PatientProtocol,
     )  # fmt: skip

@@ -99,6 +99,14 @@ class SampleBuffer:
         """Time of the first sample that is kept; infinity without any."""
         return min((float(s.times[0]) for s in (self._speed, self._yaw) if len(s.times)), default=math.inf)
 
+    def is_near(self, time_s: float) -> bool:
+        """Whether a sample lies at a time, or so short a time before it that they belong together."""
+        return any(
+            first < len(s.times) and s.times[first] <= time_s + 1e-6
+            for s in (self._speed, self._yaw)
+            for first in (int(np.searchsorted(s.times, time_s - MAX_GAP_S)),)
+        )
+
     def movements(self, start_s: float, end_s: float, step_s: float) -> list[Movement]:
         """What is known of the time between two moments, in steps. What was not measured has no finite deviation."""
         count = max(1, math.ceil((end_s - start_s) / step_s - 1e-6))

@@ -10,6 +10,7 @@ import asyncio
 import json
 import logging
 import math
+import sqlite3
 import time
 from collections import deque
 from collections.abc import Coroutine, Sequence
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
     from x2localizer.serve.hub import Hub
 
 Result = TypeVar("Result")
-SHOWN_FIXES = 900
-"""Fixes kept in memory for those who look on: a quarter of an hour."""
+SHOWN_FIXES, SHOWN_ENDED = 900, 50
+"""Fixes kept in memory for those who look on: a quarter of an hour, and few of a session that has ended."""
 SNAPSHOT_STEPS, SNAPSHOT_STEPS_LARGE = 30, 120
 """Steps after which a belief is stored as a whole; what was since is replayed after a crash."""
 SMALL_BYTES = 2 << 20
@@ -68,6 +69,7 @@ class Session:
         self.counts = Counts(**json.loads(row.counts))
         self.latest: Fix | None = None
         self.recent: deque[Fix] = deque(maxlen=SHOWN_FIXES)
+        self._used = time.monotonic() - max(0.0, time.time() - row.touched)
         self.source_state: str | None = None
         self._follower: Follower | None = None
         self._last_sent_s = Progress.from_json(row.progress).frame_s
@@ -104,7 +106,11 @@ class Session:
     @property
     def idle_s(self) -> float:
         """Seconds since something came."""
-        return 0.0 if self._worker is not None else max(0.0, time.time() - self.touched)
+        return 0.0 if self._worker is not None else time.monotonic() - self._used
+
+    def _touch(self) -> None:
+        """Something came. How long nothing has come is measured by a clock that nobody sets."""
+        self.touched, self._used = time.time(), time.monotonic()
 
     @property
     def last_time_s(self) -> float | None:
@@ -113,8 +119,11 @@ class Session:
 
     async def fixes(self, start: int = 0, most: int | None = None) -> list[Fix]:
         """All fixes so far from a number on, without views."""
-        texts = await self._hub.store.read(lambda db: store.fixes_of(db, self.id, start, -1 if most is None else most))
-        return [rows.from_json(text) for text in texts]
+
+        def read(db: sqlite3.Connection) -> list[Fix]:  # parsed there, not on the event loop: it takes seconds
+            return [rows.from_json(text) for text in store.fixes_of(db, self.id, start, -1 if most is None else most)]
+
+        return await self._hub.store.read(read)
 
     def subscribe(self) -> Subscription:
         """News of this session, in a queue of its own."""
@@ -154,7 +163,7 @@ class Session:
         check_follows(self._last_sent_s, time_s)
         self._last_sent_s = time_s
         self.counts.frames += 1
-        self.touched = time.time()
+        self._touch()
         if len(self._inbox) >= limits.queue_frames:
             self._drop(self._inbox.popleft())
         loop = asyncio.get_running_loop()
@@ -176,8 +185,9 @@ class Session:
         check_samples(samples)
         for sample in samples:
             check_time(sample.time_s)
-        self.touched = time.time()
+        self._touch()
         async with self._lock:
+            self._check_open()  # it may have ended meanwhile
             follower = await self._wake()
             return await self._guarded(self._take_samples(follower, samples))
 
@@ -185,8 +195,9 @@ class Session:
         """Say where the camera is; the belief starts again there."""
         self._check_open()
         options = self.options.model_copy(update={"prior": prior})
-        self._hub.check_options(options)
+        await self._hub.check_options(options)
         async with self._lock:
+            self._check_open()
             old = Progress.from_json((await self._hub.store.read(lambda db: store.kept(db, self.id))).progress)
             progress, text = Progress(old.count, old.frame_s, old.due_s).to_json(), options.model_dump_json()
             await self._hub.store.write(lambda db: store.restart(db, self.id, text, progress))
@@ -254,7 +265,7 @@ class Session:
         """Run something that changes the belief; if it cannot be stored, go back to what the store knows."""
         try:
             return await work
-        except Exception as problem:
+        except BaseException as problem:  # cancelled, too: a thread may still be moving this belief
             if isinstance(problem, StoreError) or not isinstance(problem, UserError):
                 self._follower, self._steps_since = None, 0
             raise
@@ -314,7 +325,7 @@ class Session:
         hub.metrics.stage("store", time.perf_counter() - start)
         for fix in fixes:
             self.latest = fix
-            self.recent.append(replace(fix, view=None))
+            self.recent.append(replace(fix, view=None, evidence=None))
             hub.metrics.fix(fix)
             hub.publish(Event("fix", self.id, fix, counts.dropped))
 
@@ -339,6 +350,7 @@ class Session:
         async with self._lock:
             if self._follower is not None and not self._inbox:
                 self._follower, self._picture = None, None
+                self.latest = None if self.latest is None else replace(self.latest, view=None)
 
     async def end(self) -> None:
         """Take no more frames. The track stays."""
@@ -348,9 +360,11 @@ class Session:
         async with self._lock:
             if not self.is_open:
                 return
-            self.touched = time.time()
+            self._touch()
             await self._hub.store.write(lambda db: store.set_state(db, self.id, "ended", self.touched))
             self.state, self._follower, self._picture = "ended", None, None
+            self.recent = deque(list(self.recent)[-SHOWN_ENDED:], SHOWN_ENDED)
+            self.latest = None if self.latest is None else replace(self.latest, view=None)
         self._hub.publish(Event("session", self.id, state="ended", dropped=self.counts.dropped))
 
     async def settle(self) -> None:
@@ -361,8 +375,9 @@ class Session:
 
     async def load_recent(self) -> None:
         """Read the last fixes from the store; after a start of the service."""
-        texts = await self._hub.store.read(lambda db: store.last_fixes(db, self.id, SHOWN_FIXES))
-        self.recent.extend(rows.from_json(text) for text in texts)
+        most = SHOWN_FIXES if self.is_open else SHOWN_ENDED
+        texts = await self._hub.store.read(lambda db: store.last_fixes(db, self.id, most))
+        self.recent.extend(replace(rows.from_json(text), evidence=None) for text in texts)
         self.latest = self.recent[-1] if self.recent else None
 
 

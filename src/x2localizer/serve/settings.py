@@ -43,6 +43,8 @@ class ServeSettings(Settings):
     """Seconds without a frame after which a session is ended."""
     keep_ended_s: float = Field(7 * 86_400.0, gt=0)
     """Seconds for which the track of an ended session, and the files of a job, are kept."""
+    ended_sessions: int = Field(2000, ge=0)
+    """Ended sessions that are kept at most; the oldest go first."""
     requests_per_s: float = Field(200.0, gt=0)
     """Of one client; twice as many may come at once."""
     events_waiting: int = Field(256, ge=1)

@@ -23,7 +23,7 @@ import numpy as np
 from x2localizer.errors import UserError
 from x2localizer.files import cannot_write
 from x2localizer.localize.track.tracker import Step
-from x2localizer.serve.errors import StoreError
+from x2localizer.serve.errors import NotThereError, StoreError
 from x2localizer.types import Movement
 
 FORMAT = 1
@@ -292,7 +292,10 @@ def last_fixes(db: sqlite3.Connection, session: str, most: int) -> list[str]:
 
 def kept(db: sqlite3.Connection, session: str) -> Kept:
     """What a session needs to go on."""
-    (progress,) = db.execute("SELECT progress FROM sessions WHERE id = ?", (session,)).fetchone()
+    found = db.execute("SELECT progress FROM sessions WHERE id = ?", (session,)).fetchone()
+    if found is None:
+        raise NotThereError(f"There is no session '{session}'.", "List them, or create one.")
+    (progress,) = found
     snapshot = db.execute("SELECT data FROM snapshots WHERE session = ?", (session,)).fetchone()
     rows = db.execute("SELECT number, time_s, movements, code FROM steps WHERE session = ? ORDER BY number", (session,))
     steps = [

@@ -78,7 +78,7 @@ def open_video(
 def _open_network(
     address: str, scheme: str, grid: FrameGrid, size: tuple[int, int] | None, timeout_s: float
 ) -> VideoSource:
-    name = re.sub(r"//[^/@]*@", "//", address)  # no passwords in errors
+    name = re.sub(r"//[^/?#]*@", "//", address)  # no passwords in errors
     options = {"rtsp_transport": "tcp"} if scheme.startswith("rtsp") else {}
     container = open_container(address, name, options=options, timeout_s=timeout_s)
     if scheme in _LIVE_SCHEMES or container.duration is None:
