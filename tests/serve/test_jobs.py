@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from pathlib import Path
 
@@ -10,7 +11,11 @@ import pytest
 
 from helpers.served import Served
 from x2localizer.errors import UserError
+from x2localizer.serve import jobs
 from x2localizer.serve.client import Client
+from x2localizer.serve.errors import StoreError
+from x2localizer.serve.settings import ServeSettings
+from x2localizer.serve.store import Store
 from x2localizer.town.folder import save_drive
 from x2localizer.town.town import Town
 
@@ -59,3 +64,34 @@ def test_a_damaged_video_fails_with_a_reason(client: Client) -> None:
     assert job["error"]
     assert "/" not in job["error"]  # no paths of the service
     client.request("DELETE", f"/v1/jobs/{job['id']}")
+
+
+def test_a_job_that_ends_on_a_full_disk_is_stored_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "SAVE_AGAIN_S", 0.01)
+    tries = 0
+
+    async def work() -> None:
+        kept = Store(tmp_path, lambda seconds: None)
+        all_jobs = jobs.Jobs(kept, "gallery", "bundle", ServeSettings())
+        job = jobs.Job("a1", 0.0, "done", "a drive")
+        video = tmp_path / "jobs" / "a1" / "video"
+        video.parent.mkdir(parents=True)
+        video.write_bytes(b"x")
+        save = all_jobs._save
+
+        async def sometimes(one: jobs.Job) -> None:
+            nonlocal tries
+            tries += 1
+            assert video.exists()  # until the end is stored
+            if tries < 3:
+                raise StoreError("The disk is full.", "Free some space.")
+            await save(one)
+
+        monkeypatch.setattr(all_jobs, "_save", sometimes)
+        await all_jobs._finish(job)
+        assert await kept.read(lambda db: [row for (row,) in db.execute("SELECT state FROM jobs")]) == ["done"]
+        assert not video.exists()
+        kept.close()
+
+    asyncio.run(work())
+    assert tries == 3

@@ -204,7 +204,7 @@ class Jobs:
                 await self._save(job)
                 break
             except StoreError:
-                _log.exception("the end of a job could not be stored; trying again", extra={"job": job.id})
+                _log.warning("the end of a job could not be stored; trying again", extra={"job": job.id})
                 await asyncio.sleep(SAVE_AGAIN_S)
         (self._folder / job.id / "video").unlink(missing_ok=True)
 
