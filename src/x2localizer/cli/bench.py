@@ -86,6 +86,8 @@ def index(
     against: Annotated[Path | None, typer.Option(help="src folder of another version, measured in turns.")] = None,
     towns: Annotated[int, typer.Option(min=1, help="Towns of 4.6 km² in one gallery.")] = 2,
     times: Annotated[int, typer.Option(min=1, help="Runs of each version; the best counts.")] = 2,
+    bundle: Annotated[str, typer.Option(help="A bundle: the name of a shipped one, or a folder.")] = RELEASED,
+    against_bundle: Annotated[str | None, typer.Option(help="Another bundle, measured in turns.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Speed of indexing, size of the gallery, and memory of indexing and of localizing."""
@@ -96,9 +98,11 @@ def index(
         "gallery_bytes_per_km2": "on disk",
         "peak_mb": "memory of the process that indexes",
         "open_s": "a localizer on the gallery, until its third frame",
+        "search_ms": "an update of the window localizer that searches, encoding included",
         "localizer_mb": "memory of the process that localizes",
     }
-    show_values("indexing", bench_index(towns=towns, times=times, against=against), as_json, notes)
+    values = bench_index(towns=towns, times=times, against=against, bundle=bundle, against_bundle=against_bundle)
+    show_values("indexing", values, as_json, notes)
 
 
 @app.command(epilog="Example: x2l bench search --json")

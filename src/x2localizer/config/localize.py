@@ -113,7 +113,7 @@ class TrackSettings(Settings):
     """Poses for each half tile that may hold the camera; they become fewer as the belief narrows."""
     trust_tiles: float = Field(0.5, ge=0, le=1)
     """Share of the poses that believe the tiles at the start; the others wait for roads and turns alone."""
-    tile_weight: float = Field(0.25, ge=0)
+    tile_weight: float = Field(0.4, ge=0)
     """Weight of a frame's evidence: neighbouring frames are not independent."""
     tile_apart_m: float = Field(10.0, gt=0)
     """Distance after which a frame counts in full."""
