@@ -153,11 +153,13 @@ def with_lies(recording: Recording) -> Recording:
 def _arms_in_turn(recording: Recording, number: int) -> list[Arm]:
     """What a drive is followed with: tiles and roads, and tiles or roads in turn; all on all grounds would take hours.
 
-    Where there are several kinds of odometry, each has one of the two.
+    Where there are several kinds of odometry, they take turns as well.
     """
-    one = Arm(tiles=False) if number // 2 % 2 else Arm(roads=False)
+    # Every fourth drive is at night: the two take turns among those, too.
+    one = Arm(tiles=False) if (number + number // 4) % 2 else Arm(roads=False)
     sources = list(recording.odometry)
-    return [replace(arm, source=sources[(number + k) % len(sources)]) for k, arm in enumerate((Arm(), one))]
+    first, second = sources[number % len(sources)], sources[number // 2 % len(sources)]
+    return [Arm(first), replace(one, source=second)]
 
 
 def calibrate_track(
