@@ -214,11 +214,11 @@ def _tracking_terms(values: Values) -> str:
 
 def _tracking_with_eye(values: Values) -> str:
     command = (
-        f"x2l evaluate eye --protocol tracking --data data/standard --foreign data/foreign --rides {values['rides']} "
+        "x2l evaluate eye --protocol tracking --data data/standard --foreign data/foreign "
         '--arms "sensors, tiles and roads"'
     )
     return (
-        "The first of the same drives with the bundle `eye` and the tracker of this version, by odometry of sensors: "
+        "The same drives with the bundle `eye` and the tracker of this version, by odometry of sensors: "
         f"`{command}`; {values['rides']} drives{off_map(values['foreign_rides'])}. The table above is of the bundle "
         "`town` and of an earlier tracker.\n\n"
         + tracking_tables.table_text(tracking_tables.from_values(values["rows"]))
