@@ -18,13 +18,13 @@ from x2localizer.encoders import Bundle
 from x2localizer.gallery import Gallery
 from x2localizer.localize.track.tracker import Tracker, TrackMap
 from x2localizer.serve import connections
-from x2localizer.serve.allow import redacted
 from x2localizer.serve.errors import BadInputError, ConflictError, NotThereError
 from x2localizer.serve.follower import Follower
 from x2localizer.serve.hub import Hub
 from x2localizer.serve.pictures import MOST_SCANS, decode_jpeg
 from x2localizer.serve.samples import Sample
 from x2localizer.serve.settings import SessionOptions
+from x2localizer.sources.video.open import redacted
 
 BY_SAMPLES = SessionOptions(odometry="samples")
 

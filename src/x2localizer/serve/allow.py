@@ -9,6 +9,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from x2localizer.errors import ConfigError
 from x2localizer.serve.errors import ForbiddenError
+from x2localizer.sources.video.open import redacted
 
 _STREAMS = ("rtsp", "rtsps")
 _NOT_ALLOWED = "Ask the owner of the service, who starts it with --allow-path, --allow-rtsp or --allow-camera."
@@ -58,11 +59,6 @@ class Allowed:
         except (OSError, RuntimeError, ValueError):
             pass
         raise ForbiddenError("That file is not allowed, or is not there.", _NOT_ALLOWED)
-
-
-def redacted(address: str) -> str:
-    """An address without the user and the password in it."""
-    return re.sub(r"//[^/?#]*@", "//", address)
 
 
 def is_live(source: str) -> bool:

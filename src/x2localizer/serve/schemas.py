@@ -7,7 +7,6 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from x2localizer.config import Settings
-from x2localizer.serve.allow import redacted
 from x2localizer.serve.answers import LATEST_S, Answer, Outcome
 from x2localizer.serve.follower import LONGEST_JUMP_S
 from x2localizer.serve.heat import HeatGrid
@@ -17,6 +16,7 @@ from x2localizer.serve.session import Session
 from x2localizer.serve.settings import Box, Near, OdometryFrom
 from x2localizer.sinks.base import to_row
 from x2localizer.sources.motion.checks import MAX_SPEED_M_S, MAX_YAW_RATE_DEG_S
+from x2localizer.sources.video.open import redacted
 from x2localizer.types import Fix, Status
 
 TIME = f"Seconds by the camera's clock, counted from any start or since 1970; at most {LONGEST_JUMP_S:,.0f} s ahead."

@@ -75,10 +75,15 @@ def open_video(
     return FileSource(open_container(f"file:{path}", str(path), timeout_s=None), str(path), grid, size)
 
 
+def redacted(address: str) -> str:
+    """An address without the user and the password in it."""
+    return re.sub(r"//[^/?#]*@", "//", address)
+
+
 def _open_network(
     address: str, scheme: str, grid: FrameGrid, size: tuple[int, int] | None, timeout_s: float
 ) -> VideoSource:
-    name = re.sub(r"//[^/?#]*@", "//", address)  # no passwords in errors
+    name = redacted(address)  # no passwords in errors
     options = {"rtsp_transport": "tcp"} if scheme.startswith("rtsp") else {}
     container = open_container(address, name, options=options, timeout_s=timeout_s)
     if scheme in _LIVE_SCHEMES or container.duration is None:
