@@ -186,7 +186,7 @@ def odometry(
 
 @app.command(epilog="Example: x2l bench serve --json")
 def serve(
-    bundle: Annotated[str, typer.Option(help="A bundle: the name of a shipped one, or a folder.")] = "town",
+    bundle: Annotated[str, typer.Option(help="A bundle: the name of a shipped one, or a folder.")] = "eye",
     seconds: Annotated[float, typer.Option(min=5, help="Time given to each number of sessions.")] = 20.0,
     most: Annotated[int, typer.Option(min=1, max=1000, help="Most sessions to try.")] = 64,
     minutes: Annotated[float, typer.Option(min=3, help="Length of the long drive.")] = 60.0,
