@@ -63,7 +63,7 @@ docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 fuzz-api: $(VENV)/.fast
-	X2L_FUZZ_CASES=80 $(BIN)/python -m pytest -s tests/serve/test_schema.py
+	X2L_FUZZ_CASES=120 $(BIN)/python -m pytest -s tests/serve/test_schema.py
 
 tiny-bundle: $(VENV)/.dev
 	$(BIN)/python tests/helpers/tiny_bundle.py
