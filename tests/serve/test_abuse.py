@@ -6,6 +6,7 @@ import asyncio
 import io
 import socket
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import httpx
@@ -22,7 +23,7 @@ from x2localizer.serve.errors import BadInputError, ConflictError, NotThereError
 from x2localizer.serve.follower import Follower
 from x2localizer.serve.hub import Hub
 from x2localizer.serve.pictures import MOST_SCANS, decode_jpeg
-from x2localizer.serve.samples import Sample
+from x2localizer.serve.samples import Sample, SampleBuffer
 from x2localizer.serve.settings import SessionOptions
 from x2localizer.sources.video.open import redacted
 
@@ -51,6 +52,28 @@ def test_a_long_gap_of_the_odometry_is_no_work(served_gallery: Gallery) -> None:
     times = follower.due_times()
     assert len(times) < 8
     assert all(abs(time_s - 3.0) < 3.0 or time_s >= day for time_s in times)
+
+
+@pytest.mark.parametrize("batches", [[[0.0], [5e10]], [[0.0, 5e10]], [[0.0, 0.1], [0.2, 5e10]]])
+def test_samples_of_another_age_are_refused(served_gallery: Gallery, batches: list[list[float]]) -> None:
+    tracker = Tracker(TrackMap.of(served_gallery, tiles=False), settings=PATIENT.track)
+    follower = Follower(tracker, SessionOptions(odometry="samples-only"))
+    with pytest.raises(ConflictError, match="jumps ahead"):
+        for times in batches:
+            follower.add_samples([Sample(time_s, 9.0, 0.0) for time_s in times])
+
+
+def test_movements_across_a_long_gap_are_those_of_its_ends() -> None:
+    buffer, day = SampleBuffer(), 80_000.0
+    buffer.add([Sample(start_s + k / 10, 9.0, 0.0) for start_s in (0.0, day) for k in range(30)])
+    movements = buffer.movements(0.3, day + 2.9, 0.5)
+    naive = [buffer._between(float(a), float(b)) for a, b in pairwise(np.linspace(0.3, day + 2.9, 160_007))]
+    expected = [movement for movement in naive if movement is not None]
+    assert len(movements) == len(expected) > 8
+    for ours, theirs in zip(movements, expected, strict=True):
+        assert (ours.start_s, ours.end_s, ours.distance_m) == pytest.approx(
+            (theirs.start_s, theirs.end_s, theirs.distance_m)
+        )
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 
 import numpy as np
 from PIL import Image as Pillow
@@ -177,8 +178,10 @@ class Follower:
                 "This session measures its odometry in the frames.",
                 'Create one with "odometry": "samples" to send samples.',
             )
-        if samples and self.samples.last_s > -math.inf:
-            check_jump(self.samples.last_s, samples[-1].time_s)
+        times = [sample.time_s for sample in samples]
+        newest_s = self.samples.newest_s
+        for before, after in pairwise(times if newest_s == -math.inf else [newest_s, *times]):
+            check_jump(before, after)
         self.samples.add(samples)
 
     def replay(self, steps: Iterable[Step]) -> None:

@@ -95,6 +95,11 @@ class SampleBuffer:
         return max((float(s.times[-1]) for s in (self._speed, self._yaw) if len(s.times) > 1), default=-math.inf)
 
     @property
+    def newest_s(self) -> float:
+        """Time of the newest sample; minus infinity without any."""
+        return max((float(s.times[-1]) for s in (self._speed, self._yaw) if len(s.times)), default=-math.inf)
+
+    @property
     def first_s(self) -> float:
         """Time of the first sample that is kept; infinity without any."""
         return min((float(s.times[0]) for s in (self._speed, self._yaw) if len(s.times)), default=math.inf)
@@ -110,8 +115,21 @@ class SampleBuffer:
     def movements(self, start_s: float, end_s: float, step_s: float) -> list[Movement]:
         """What is known of the time between two moments, in steps. What was not measured has no finite deviation."""
         count = max(1, math.ceil((end_s - start_s) / step_s - 1e-6))
-        found = (self._between(float(a), float(b)) for a, b in pairwise(np.linspace(start_s, end_s, count + 1)))
+        width_s = (end_s - start_s) / count
+        found = (
+            self._between(start_s + k * width_s, end_s if k + 1 == count else start_s + (k + 1) * width_s)
+            for k in self._steps_near_samples(start_s, width_s, count)
+        )
         return [movement for movement in found if movement is not None]
+
+    def _steps_near_samples(self, start_s: float, width_s: float, count: int) -> list[int]:
+        """Steps that samples may cover, of so many; a gap of hours has none, and costs nothing."""
+        times = np.concatenate([self._speed.times, self._yaw.times])
+        reach = math.ceil(MAX_GAP_S / width_s) + 1
+        inside = times[(times >= start_s - 2 * MAX_GAP_S) & (times <= start_s + count * width_s + 2 * MAX_GAP_S)]
+        at = np.unique(((inside - start_s) / width_s).astype(np.int64))
+        near = np.unique(at[:, None] + np.arange(-reach, reach + 1))
+        return [int(k) for k in near if 0 <= k < count]
 
     def forget_before(self, time_s: float) -> None:
         """Drop samples that every later movement can do without."""
