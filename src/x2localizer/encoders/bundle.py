@@ -29,7 +29,7 @@ from x2localizer.config import RELEASED, ModelSettings, validate
 from x2localizer.encoders.area import encode_tile_by_tile
 from x2localizer.encoders.protocol import PARTS, Capabilities, EncoderSpec, Part, SetCodes
 from x2localizer.errors import BundleError
-from x2localizer.types import Bools, Codes, Image, Images
+from x2localizer.types import Bools, Codes, Floats, Image, Images
 
 FORMAT = 1
 
@@ -76,27 +76,36 @@ class Bundle:
         """Codes of cameras in an area at half stride: (a t, b t, 3) -> (2 a - 1, 2 b - 1, headings, d)."""
         return encode_tile_by_tile(self.encode_tiles, image, self.spec, wanted)
 
-    def encode_prefixes(self, images: Images) -> SetCodes:
-        """Set codes of prefixes of one length: (b, s, h, w, 3)."""
+    def encode_prefixes(self, images: Images, poses: Floats | None = None) -> SetCodes:
+        """Set codes of prefixes of one length: (b, s, h, w, 3); ``poses`` (b, s, 3) where the network needs them."""
         self._insist(images, 5, self.spec.frame_height, self.spec.frame_width)
         if not self.spec.accepts_prefix(images.shape[1]):
             raise ValueError(
                 f"a prefix has {self.spec.shortest_prefix} to {self.spec.frames} frames, not {images.shape[1]}"
             )
-        return _set_codes(self._run("prefix", images))
+        if not self.spec.poses:
+            return _set_codes(self._run("prefix", images))
+        if poses is None:
+            raise BundleError(
+                f"The network of {self.root} needs to know how the camera moved between frames.",
+                "Measure it on a dataset, which says so: x2l evaluate",
+            )
+        return _set_codes(self._run("prefix", images, poses=np.asarray(poses, np.float32)))
 
     def encode_regions(self, images: Images) -> SetCodes:
         """Set codes of regions, tiles row by row: (b, n n, t, t, 3)."""
         self._insist(images, 5, self.spec.tile_px, self.spec.tile_px)
-        if not 1 <= images.shape[1] <= self.spec.region_tiles**2:
-            raise ValueError(f"a region has up to {self.spec.region_tiles**2} tiles, not {images.shape[1]}")
+        most = self.spec.region_tiles**2
+        if not (most if self.spec.whole_regions else 1) <= images.shape[1] <= most:
+            few = "" if self.spec.whole_regions else "up to "
+            raise ValueError(f"a region has {few}{most} tiles, not {images.shape[1]}")
         return _set_codes(self._run("region", images))
 
     def _insist(self, images: Images, axes: int, height: int, width: int) -> None:
         if images.dtype != np.uint8 or images.ndim != axes or images.shape[-3:] != (height, width, 3):
             raise ValueError(f"expected RGB bytes of {height} x {width}, got {images.dtype} {images.shape}")
 
-    def _run(self, graph: Part, images: Images) -> list[Codes]:
+    def _run(self, graph: Part, images: Images, **more: Codes) -> list[Codes]:
         if graph not in self.spec.parts:
             raise BundleError(
                 f"The bundle {self.root} has no graph '{graph}': the family '{self.model.family}' does without it.",
@@ -104,7 +113,7 @@ class Bundle:
             )
         if graph not in self._sessions:
             self._sessions[graph] = self._session(graph)
-        out: list[Codes] = self._sessions[graph].run(None, {"images": np.ascontiguousarray(images)})
+        out: list[Codes] = self._sessions[graph].run(None, {"images": np.ascontiguousarray(images), **more})
         return out
 
     def _session(self, name: str) -> ort.InferenceSession:
@@ -178,5 +187,5 @@ def spec_of(model: ModelSettings, capabilities: Capabilities) -> EncoderSpec:
     return EncoderSpec(
         model.frame_height, model.frame_width, model.tile_px, model.dim, model.frames, model.region_tiles,
         capabilities.parts, capabilities.shortest_prefix, capabilities.tokens, capabilities.headings,
-        capabilities.ahead,
+        capabilities.ahead, capabilities.whole_regions, capabilities.poses,
     )  # fmt: skip

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from x2localizer.types import Bools, Codes, Image, Images
+from x2localizer.types import Bools, Codes, Floats, Image, Images
 
 Part = Literal["frame", "tile", "prefix", "region"]
 PARTS: tuple[Part, ...] = ("frame", "tile", "prefix", "region")
@@ -39,6 +39,8 @@ class Capabilities:
     tokens: bool = True
     headings: int = 1
     ahead: int = 0
+    whole_regions: bool = False
+    poses: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,8 @@ class EncoderSpec:
         north-east, and so on.
     ahead: half tiles from the camera to the middle of the tile whose code stands for it, the way it looks: what a
         camera sees lies ahead of it. 0: the tile around the camera.
+    whole_regions: whether a region is encoded as one picture, so that none of its tiles may be missing.
+    poses: whether a prefix is encoded with the relative poses of its cameras.
     """
 
     frame_height: int
@@ -70,6 +74,8 @@ class EncoderSpec:
     tokens: bool = True
     headings: int = 1
     ahead: int = 0
+    whole_regions: bool = False
+    poses: bool = False
 
     @property
     def frame_size(self) -> tuple[int, int]:
@@ -119,8 +125,12 @@ class Encoder(Protocol):
             are zero.
         """
 
-    def encode_prefixes(self, images: Images) -> SetCodes:
-        """Set codes of prefixes of one length: (b, s, h, w, 3)."""
+    def encode_prefixes(self, images: Images, poses: Floats | None = None) -> SetCodes:
+        """Set codes of prefixes of one length: (b, s, h, w, 3).
+
+        poses: where an encoder needs them, the poses of the cameras as the first one sees them, (b, s, 3): metres
+            right, metres ahead, and the turn in radians clockwise.
+        """
 
     def encode_regions(self, images: Images) -> SetCodes:
         """Set codes of regions, tiles row by row: (b, n n, t, t, 3)."""

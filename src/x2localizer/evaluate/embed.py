@@ -22,6 +22,7 @@ import numpy as np
 
 from x2localizer import geo
 from x2localizer.datasets.dataset import Dataset
+from x2localizer.datasets.poses import relative_poses
 from x2localizer.datasets.tables import FrameRow, RegionRow, VideoRow
 from x2localizer.datasets.tiles import cut_tiles
 from x2localizer.encoders import Encoder, Part, SetCodes
@@ -150,10 +151,9 @@ class Embeddings:
                 whole, tokens = np.zeros((len(part), d), np.float32), np.zeros((len(part), budget, d), np.float32)
                 for length in sorted(set(lengths[part].tolist())):  # one set per call has one length
                     rows = [k for k, v in enumerate(part) if lengths[v] == length]
-                    images = np.stack([
-                        np.stack([self._frame(self.frames[part[k]][i]) for i in chosen[part[k]]]) for k in rows
-                    ])  # fmt: skip
-                    found = self.encoder.encode_prefixes(images)
+                    cameras = [[self.frames[part[k]][i] for i in chosen[part[k]]] for k in rows]
+                    images = np.stack([np.stack([self._frame(row) for row in taken]) for taken in cameras])
+                    found = self.encoder.encode_prefixes(images, self._poses(cameras))
                     whole[rows], tokens[rows, :length] = found.whole, found.tokens
                 yield [whole, tokens]
 
@@ -209,6 +209,10 @@ class Embeddings:
 
         (codes,) = self._kept(part, f"{part}s", [(len(rows), d)], chunks)
         return codes
+
+    def _poses(self, cameras: Sequence[Sequence[FrameRow]]) -> Floats | None:
+        """Relative poses of the frames of each prefix, (b, s, 3), if the encoder needs them."""
+        return np.stack([relative_poses(taken) for taken in cameras]) if self.encoder.spec.poses else None
 
     def _frame(self, row: FrameRow) -> Image:
         model = self.encoder.spec

@@ -102,9 +102,12 @@ def latency_ms(encoder: Encoder, budget: int, times: int = 7) -> float:
     m = encoder.spec
     image = np.random.default_rng(0).integers(0, 256, (1, budget, m.frame_height, m.frame_width, 3), dtype=np.uint8)
 
+    step = np.arange(budget, dtype=np.float64)
+    poses = np.stack([0.0 * step, 50.0 * step, 0.0 * step], -1)[None]  # straight ahead
+
     def encode() -> None:
         if "prefix" in m.parts:
-            encoder.encode_prefixes(image)
+            encoder.encode_prefixes(image, poses if m.poses else None)
         else:
             encoder.encode_frames(image[0])
 

@@ -15,10 +15,12 @@ from torch import Tensor
 from x2localizer import geo
 from x2localizer.config import ModelSettings, StageSettings
 from x2localizer.datasets.dataset import Dataset
+from x2localizer.datasets.poses import relative_poses
 from x2localizer.datasets.tables import FrameRow, Media, RegionRow, VideoRow
 from x2localizer.datasets.tiles import cut_tiles
 from x2localizer.encoders.area import steps_ahead
 from x2localizer.errors import DatasetError
+from x2localizer.types import Floats
 
 MEAN = torch.tensor([0.485, 0.456, 0.406]).reshape(3, 1, 1) * 255
 STD = torch.tensor([0.229, 0.224, 0.225]).reshape(3, 1, 1) * 255
@@ -60,15 +62,17 @@ class RegionBatch:
     frames: keyframes of each video, (b, 8, 3, h, w).
     tiles: tiles of its region, row by row, (b, 49, 3, t, t).
     places: the north-west tile of its region, column and row, (b, 2).
+    poses: of its cameras as the first one sees them, (b, 8, 3): metres right, metres ahead, turn in radians.
     """
 
     frames: Tensor
     tiles: Tensor
     places: Tensor
+    poses: Tensor
 
     def to(self, device: torch.device) -> RegionBatch:
         """The same on a device."""
-        return RegionBatch(self.frames.to(device), self.tiles.to(device), self.places.to(device))
+        return RegionBatch(*(getattr(self, name).to(device) for name in self.__slots__))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +82,17 @@ class VideoBatch:
     frames: keyframes of each video, (b, 8, 3, h, w).
     videos: its row in the split, (b,).
     places: the north-west tile of its region, column and row, (b, 2).
+    poses: of its cameras as the first one sees them, (b, 8, 3).
     """
 
     frames: Tensor
     videos: Tensor
     places: Tensor
+    poses: Tensor
 
     def to(self, device: torch.device) -> VideoBatch:
         """The same on a device."""
-        return VideoBatch(self.frames.to(device), self.videos.to(device), self.places.to(device))
+        return VideoBatch(*(getattr(self, name).to(device) for name in self.__slots__))
 
 
 def rng_for(seed: int, stage: str, step: int, rank: int = 0) -> np.random.Generator:
@@ -141,6 +147,13 @@ class Videos:
         """The first ``count`` keyframes of a video, (count, h, w, 3)."""
         return self.pictures([row.image for row in self.keyframes[video][:count]])
 
+    def poses(self, video: int, count: int) -> Floats:
+        """Poses of the first ``count`` keyframes of a video as the first camera sees them, (count, 3)."""
+        return relative_poses(self.keyframes[video][:count])
+
+    def _poses(self, videos: npt.NDArray[np.int64]) -> Tensor:
+        return torch.from_numpy(np.stack([self.poses(int(v), self.model.frames) for v in videos])).float()
+
     def tiles(self, region: int) -> npt.NDArray[np.uint8]:
         """The tiles of a region, row by row, (n n, t, t, 3)."""
         return cut_tiles(self.region_picture(region), self.model.region_tiles)
@@ -166,7 +179,7 @@ class Videos:
         """Full videos. Augmented: in other light; their regions are encoded once, so nothing is turned or mirrored."""
         videos, frames, places = self._videos(rng, stage)
         light = relight if stage.augment else as_is
-        return VideoBatch(light(rng, frames), torch.from_numpy(videos), places)
+        return VideoBatch(light(rng, frames), torch.from_numpy(videos), places, self._poses(videos))
 
     def region_batch(self, rng: np.random.Generator, stage: StageSettings) -> RegionBatch:
         """Full videos with their regions.
@@ -174,14 +187,15 @@ class Videos:
         Augmented: the region turned by quarter turns, video and region mirrored together, both in other light.
         """
         videos, frames, places = self._videos(rng, stage)
-        regions = [self.region_picture(int(self.region_of[v])) for v in videos]
+        regions, poses = [self.region_picture(int(self.region_of[v])) for v in videos], self._poses(videos)
         if stage.augment:
             regions = [np.rot90(region, int(rng.integers(4))) for region in regions]
             for i in np.flatnonzero(rng.uniform(size=len(videos)) < 0.5):
                 frames[i], regions[i] = frames[i, :, :, ::-1], regions[i][:, ::-1]
+                poses[i, :, ::2] *= -1.0  # right is left, and the other way round
         tiles = np.stack([cut_tiles(region, self.model.region_tiles) for region in regions])
         light = relight if stage.augment else as_is
-        return RegionBatch(light(rng, frames), light(rng, tiles), places)
+        return RegionBatch(light(rng, frames), light(rng, tiles), places, poses)
 
     def _videos(
         self, rng: np.random.Generator, stage: StageSettings

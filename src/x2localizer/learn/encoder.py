@@ -13,7 +13,7 @@ from x2localizer.encoders.protocol import IMAGE_PARTS
 from x2localizer.learn.batches import to_input
 from x2localizer.learn.checkpoint import Checkpoint, fingerprint_of, restore
 from x2localizer.learn.towers import SetEmbedding
-from x2localizer.types import Bools, Codes, Image, Images
+from x2localizer.types import Bools, Codes, Floats, Image, Images
 
 
 class CheckpointEncoder:
@@ -61,10 +61,12 @@ class CheckpointEncoder:
         return encode_tile_by_tile(self.encode_tiles, image, self.spec, wanted)
 
     @torch.no_grad()
-    def encode_prefixes(self, images: Images) -> SetCodes:
-        """Set codes of prefixes of one length: (b, s, h, w, 3)."""
+    def encode_prefixes(self, images: Images, poses: Floats | None = None) -> SetCodes:
+        """Set codes of prefixes of one length: (b, s, h, w, 3); ``poses`` (b, s, 3) where the network needs them."""
         budget = images.shape[1]
-        return _set_codes(self._towers.prefixes(self._input(images), [budget], adapt=self._adapt)[budget])
+        moved = None if poses is None else torch.from_numpy(np.asarray(poses, np.float32)).to(self._device)
+        found = self._towers.prefixes(self._input(images), [budget], adapt=self._adapt, poses=moved)
+        return _set_codes(found[budget])
 
     @torch.no_grad()
     def encode_regions(self, images: Images) -> SetCodes:

@@ -69,9 +69,20 @@ class _SetGraph(nn.Module):
         return (out.whole, out.tokens) if self.tower.capabilities.tokens else (out.whole,)
 
 
+class _PosedGraph(nn.Module):
+    def __init__(self, tower: Tower) -> None:
+        super().__init__()
+        self.pictures, self.tower = _Pictures(), tower
+
+    def forward(self, images: Tensor, poses: Tensor) -> tuple[Tensor, ...]:
+        return (self.tower.embed_posed(self.pictures(images), poses).whole,)
+
+
 def graph_of(model: Model, name: Part) -> nn.Module:
     """The module that a graph is exported from."""
     tower = model.ground if name in ("frame", "prefix") else model.aerial
+    if name == "prefix" and model.capabilities.poses:
+        return _PosedGraph(tower).eval()
     return (_ImageGraph(tower) if name in IMAGE_PARTS else _SetGraph(tower)).eval()
 
 
@@ -135,7 +146,8 @@ def _lengths(model: Model, name: Part) -> tuple[int, int]:
     """Number of pictures in the shortest and in the longest set."""
     if name == "prefix":
         return model.capabilities.shortest_prefix, model.settings.frames
-    return 1, model.settings.region_tiles**2
+    most = model.settings.region_tiles**2
+    return (most if model.capabilities.whole_regions else 1), most
 
 
 def _example(model: Model, name: Part, b: int, s: int, seed: int = 0) -> Tensor:
@@ -146,6 +158,15 @@ def _example(model: Model, name: Part, b: int, s: int, seed: int = 0) -> Tensor:
     lead = (b,) if name in IMAGE_PARTS else (b, max(least, min(s, most)))
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(0, 256, (*lead, *size, 3), generator=generator, dtype=torch.uint8)
+
+
+def _inputs(model: Model, name: Part, images: Tensor) -> dict[str, Tensor]:
+    """The inputs of a graph by name: pictures and, where it needs them, the poses of a camera that drives in a bend."""
+    if name != "prefix" or not model.capabilities.poses:
+        return {"images": images}
+    step = torch.arange(images.shape[1], dtype=torch.float32)
+    poses = torch.stack([0.5 * step**2, 20.0 * step, 0.1 * step], -1)
+    return {"images": images, "poses": poses.expand(images.shape[0], -1, -1).contiguous()}
 
 
 def _to_onnx(model: Model, name: Part) -> onnx.ModelProto:
@@ -159,9 +180,10 @@ def _to_onnx(model: Model, name: Part) -> onnx.ModelProto:
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        inputs = _inputs(model, name, _example(model, name, 2, 3))
         program = torch.onnx.export(
-            graph_of(model, name), (_example(model, name, 2, 3),), dynamo=True, verbose=False,
-            dynamic_shapes={"images": free}, input_names=["images"], output_names=outputs,
+            graph_of(model, name), tuple(inputs.values()), dynamo=True, verbose=False,
+            dynamic_shapes=dict.fromkeys(inputs, free), input_names=list(inputs), output_names=outputs,
         )  # fmt: skip
     assert program is not None
     proto: onnx.ModelProto = program.model_proto
@@ -203,7 +225,9 @@ def check_bundle(
     differences: dict[str, float] = {}
     for name in model.capabilities.parts:
         example = torch.from_numpy(images[name]) if images else _example(model, name, 3, 4, seed=1)
-        expected, codes = graph_of(model, name)(example), encoders[name](example.numpy())
+        inputs = _inputs(model, name, example)
+        expected = graph_of(model, name)(*inputs.values())
+        codes = encoders[name](*(value.numpy() for value in inputs.values()))
         if name in IMAGE_PARTS:
             pairs = [(expected, codes)]
         else:

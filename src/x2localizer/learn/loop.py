@@ -27,6 +27,7 @@ from x2localizer.learn.batches import Videos, rng_for
 from x2localizer.learn.bundle_weights import bundle_folder, load_origin
 from x2localizer.learn.checkpoint import load_checkpoint, load_optimizer, load_start, load_weights, save_checkpoint
 from x2localizer.learn.checks import check_clips, check_stages, stages_of
+from x2localizer.learn.families.headings import HeadingTower
 from x2localizer.learn.frozen import freeze
 from x2localizer.learn.gather import average_gradients, rank_and_world
 from x2localizer.learn.loader import ahead
@@ -90,7 +91,7 @@ def train(
                 continue
             best = out / name / "best.safetensors"
             if name in stages and not (out / name / "done.json").is_file():
-                if name == "image" and model.capabilities.headings > 1:
+                if name == "image" and isinstance(model.aerial, HeadingTower):
                     run(heading_stage(settings, *videos))
                 elif name == "image":
                     run(image_stage(settings, *videos))

@@ -38,9 +38,16 @@ class Model(nn.Module):
         codes: tuple[Tensor, Tensor] = self.ground(frames), self.aerial(tiles)
         return codes
 
-    def prefixes(self, videos: Tensor, budgets: list[int], *, adapt: bool = True) -> dict[int, SetEmbedding]:
-        """Set codes of the first frames of videos (b, T, 3, h, w), by their number."""
-        return self.ground.embed_prefixes(videos, budgets, adapt=adapt)
+    def prefixes(
+        self, videos: Tensor, budgets: list[int], *, adapt: bool = True, poses: Tensor | None = None
+    ) -> dict[int, SetEmbedding]:
+        """Set codes of the first frames of videos (b, T, 3, h, w), by their number.
+
+        poses: of their cameras, (b, T, 3), for families that need them; others leave them aside.
+        """
+        if not self.capabilities.poses:
+            return self.ground.embed_prefixes(videos, budgets, adapt=adapt)
+        return self.ground.embed_posed_prefixes(videos, budgets, poses)
 
     def regions(self, tiles: Tensor, *, adapt: bool = True) -> SetEmbedding:
         """Set codes of regions (b, n n, 3, t, t), tiles row by row."""

@@ -42,7 +42,9 @@ def embed_prefixes(model: Model, videos: Videos, budgets: list[int], *, adapt: b
     for start in range(0, len(videos.videos), CHUNK):
         stop = min(start + CHUNK, len(videos.videos))
         frames = to_input(np.stack([videos.frames(i, max(budgets)) for i in range(start, stop)]))
-        for budget, out in model.prefixes(frames.to(_device(model)), budgets, adapt=adapt).items():
+        poses = torch.from_numpy(np.stack([videos.poses(i, max(budgets)) for i in range(start, stop)])).float()
+        there = poses.to(_device(model))
+        for budget, out in model.prefixes(frames.to(_device(model)), budgets, adapt=adapt, poses=there).items():
             parts[budget].append(out)
     return {
         budget: SetEmbedding(torch.cat([p.whole for p in chunks]), torch.cat([p.tokens for p in chunks]))
@@ -82,6 +84,13 @@ def recalls(
     return out
 
 
+def best_heading_similarity(frames: Tensor, tiles: Tensor) -> Tensor:
+    """Frames (n, d) with tiles (m, d), or (m, headings, d) each in the heading that suits best: (n, m)."""
+    if tiles.ndim == 2:
+        return frames @ tiles.t()
+    return (frames @ tiles.flatten(0, 1).t()).unflatten(1, tiles.shape[:2]).amax(-1)
+
+
 @torch.no_grad()
 def pair_recall(model: Model, videos: Videos) -> float:
     """R@1 in percent of keyframes among the tiles around all keyframes of the split."""
@@ -95,7 +104,7 @@ def pair_recall(model: Model, videos: Videos) -> float:
         frames.append(model.ground(to_input(pictures).to(_device(model))))
         around = np.stack([videos.data.tile(keyframes[k].tile, size=videos.model.tile_px) for k in rows])
         tiles.append(model.aerial(to_input(around).to(_device(model))))
-    scores = torch.cat(frames) @ torch.cat(tiles).t()
+    scores = best_heading_similarity(torch.cat(frames), torch.cat(tiles))
     return recall_at(ranks_of(scores.cpu().numpy(), np.arange(len(scores))), 1)
 
 

@@ -29,7 +29,7 @@ from x2localizer.learn.objective import (
     token_similarity,
     total_loss,
 )
-from x2localizer.learn.score import heading_recalls, pair_recall, recalls
+from x2localizer.learn.score import best_heading_similarity, heading_recalls, pair_recall, recalls
 from x2localizer.learn.towers import Tower
 
 
@@ -73,7 +73,7 @@ def image_stage(settings: TrainSettings, train: Videos, held_out: Videos) -> Sta
         frames, tiles = model.pairs(batch.frames, batch.tiles)
         # A tile that lies less than one tile away shows the same street: it is no negative.
         allowed = allowed_columns(batch.places, 1.0)
-        s_img = frames @ gather_rows(tiles).t()
+        s_img = best_heading_similarity(frames, gather_rows(tiles))
         value = soft_margin_loss(s_img, settings.objective.tau_sm, target=targets(frames), allowed=allowed)
         return Losses(value, {"smcl": value})
 
@@ -118,7 +118,8 @@ def full_stage(settings: TrainSettings, train: Videos, held_out: Videos) -> Stag
     full = settings.model.frames
 
     def loss(model: Model, batch: RegionBatch) -> Losses:
-        videos, regions = model.prefixes(batch.frames, [full])[full], model.regions(batch.tiles)
+        videos = model.prefixes(batch.frames, [full], poses=batch.poses)[full]
+        regions = model.regions(batch.tiles)
         s_g = videos.whole @ gather_rows(regions.whole).t()
         allowed = allowed_columns(batch.places, settings.model.region_tiles)
         value = row_cross_entropy(s_g, settings.objective.tau_c, target=targets(s_g), allowed=allowed)
@@ -156,7 +157,7 @@ def progressive_stage(settings: TrainSettings, train: Videos, held_out: Videos, 
     def loss(model: Model, batch: VideoBatch) -> Losses:
         columns = region_of[gather_rows(batch.videos).cpu()]
         whole = frozen.whole[columns.to(frozen.whole.device)]
-        prefixes = model.prefixes(batch.frames, budgets)
+        prefixes = model.prefixes(batch.frames, budgets, poses=batch.poses)
         s_g = {budget: prefix.whole @ whole.t() for budget, prefix in prefixes.items()}
         s_f = {}
         if fine := [budget for budget in budgets if objective.lambda_f[budget]]:

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from x2localizer.config import ModelSettings, Settings
 from x2localizer.encoders.protocol import Capabilities
+from x2localizer.errors import UserError
 
 
 class SetEmbedding(NamedTuple):
@@ -90,6 +91,21 @@ class Tower(nn.Module):
         codes = self.embed_images(longest.flatten(0, 1)).reshape(*longest.shape[:2], -1)
         return {length: pool(codes[:, :length]) for length in lengths}
 
+    def embed_posed(self, frames: Tensor, poses: Tensor) -> SetEmbedding:
+        """Set codes of prefixes of a family whose capabilities have ``poses``: (b, s, 3, H, W) and (b, s, 3)."""
+        raise NotImplementedError(f"{type(self).__name__} does without poses")
+
+    def embed_posed_prefixes(
+        self, videos: Tensor, lengths: Sequence[int], poses: Tensor | None
+    ) -> dict[int, SetEmbedding]:
+        """The same for prefixes of several lengths, by their length: (b, T, 3, H, W) and (b, T, 3)."""
+        if poses is None:
+            raise UserError(
+                f"The family '{self.name}' needs to know how the camera moved between frames.",
+                "Measure it on a dataset, which says so: x2l evaluate",
+            )
+        return {length: self.embed_posed(videos[:, :length], poses[:, :length]) for length in lengths}
+
     @classmethod
     def has_adapters(cls, settings: ModelSettings) -> bool:
         """Whether stages 2 and 3 train adapters; without any they train the towers themselves."""
@@ -124,3 +140,8 @@ class Tower(nn.Module):
 def pool(codes: Tensor) -> SetEmbedding:
     """Sets whose code is the mean of their pictures' codes: (b, s, d)."""
     return SetEmbedding(F.normalize(codes.mean(1), dim=-1), F.normalize(codes, dim=-1))
+
+
+def whole_only(whole: Tensor) -> SetEmbedding:
+    """Sets without tokens: (b, d), of length 1."""
+    return SetEmbedding(whole, whole.new_zeros(whole.shape[0], 0, whole.shape[1]))
