@@ -32,7 +32,7 @@ $(VENV)/.fast: pyproject.toml | $(BIN)/python
 	touch $@ $(VENV)/.base $(VENV)/.serve
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
-	$(INSTALL) -e '.[dev,programs,serve,train]'
+	$(INSTALL) -e '.[dev,programs,serve,train,baselines]'
 	touch $@ $(VENV)/.base $(VENV)/.serve $(VENV)/.fast
 
 $(VENV)/.docs: pyproject.toml | $(BIN)/python

@@ -16,13 +16,15 @@ from x2localizer.config import (
 )
 from x2localizer.encoders.protocol import PARTS
 from x2localizer.errors import CheckpointError
+from x2localizer.learn.bench_families import BASELINES
 from x2localizer.learn.checkpoint import FORMAT, load_checkpoint, load_weights, save_checkpoint
 from x2localizer.learn.encoder import CheckpointEncoder
 from x2localizer.learn.model import Model
 
 
 def test_every_preset_is_valid() -> None:
-    assert preset_names("train") == ["eye", "gama", "town", "town-deit", "town-quick"]
+    baselines = [f"{size}-{name}" for size in ("gama", "town") for name in BASELINES]
+    assert preset_names("train") == sorted(["eye", "gama", "town", "town-deit", "town-quick", *baselines])
     for name in preset_names("train"):
         load_config(TrainSettings, "train", name)
 

@@ -15,6 +15,7 @@ from x2localizer.encoders.protocol import PARTS
 from x2localizer.errors import BundleError, CheckpointError, ConfigError
 from x2localizer.learn import families
 from x2localizer.learn.batches import Videos
+from x2localizer.learn.bench_families import BASELINES
 from x2localizer.learn.checkpoint import load_checkpoint, save_checkpoint
 from x2localizer.learn.encoder import CheckpointEncoder
 from x2localizer.learn.export import export_bundle
@@ -41,7 +42,7 @@ def _settings(family: str, **changes: object) -> TrainSettings:
 
 
 def test_families_are_found_by_their_files() -> None:
-    assert families.families.names() == ["deit", "headings", "toy-clip", "toy-cnn"]
+    assert families.families.names() == sorted(["deit", "headings", "toy-clip", "toy-cnn", *BASELINES])
     with pytest.raises(ConfigError, match="Did you mean 'toy-cnn'"):
         families.family_of(ModelSettings(family="toy-cmm"))
 

@@ -62,6 +62,33 @@ def model(
     show_values(f"the {preset} model, random weights", values, as_json, notes)
 
 
+@app.command(epilog="Example: x2l bench families --preset gama-dsm --preset town-dsm --json")
+def families(
+    preset: Annotated[
+        list[str] | None, typer.Option(help="Only this preset, such as gama-timesformer; all baselines by default.")
+    ] = None,
+    batch: Annotated[int, typer.Option(min=2, help="Videos, or frames, in the training step.")] = 2,
+    times: Annotated[int, typer.Option(min=1, help="Steps of each; the fastest counts.")] = 1,
+    out: Annotated[
+        Path | None, typer.Option(help="Add results to this JSON file; what is in it is not measured again.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Parameters of the baselines, and memory and time of one training step of each with random weights."""
+    needs_training()
+    from x2localizer.learn.bench_families import PRESETS, bench_families  # noqa: PLC0415 - torch takes seconds to load
+
+    with status_lines("measuring ...", quiet=as_json) as report:
+        found = bench_families(preset or PRESETS, batch, times, out, report)
+    values: dict[str, object] = dict(found)
+    if not as_json:
+        values = {
+            name: f"{row['params_m']:.1f} M, {row['step_s']:.3g} s, {row['peak_gb']:.2g} GB"
+            for name, row in found.items()
+        }
+    show_values(f"one training step, batch {batch}: parameters, time, peak memory", values, as_json)
+
+
 @app.command(epilog="Example: x2l bench loader --data data/gama --json")
 def loader(
     data: Annotated[Path | None, typer.Option(help="A dataset; default: synthetic pictures of GAMa's sizes.")] = None,

@@ -41,6 +41,7 @@ def town(
     train: Annotated[bool, typer.Option(help="Train what is missing: hours. Else measure what is there.")] = True,
     dry: Annotated[bool, typer.Option("--dry", help="Only print what is missing, as commands.")] = False,
     again: Annotated[list[str] | None, typer.Option(help="Measure this table again, such as coarse.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Train only this run, such as town-videoswin.")] = None,
     page_only: Annotated[bool, typer.Option("--page-only", help="Only write the page from the results.")] = False,
 ) -> None:
     """The paper's tables on synthetic towns: trains and measures what is missing, and writes docs/benchmark.md."""
@@ -50,15 +51,16 @@ def town(
     unknown = sorted(set(again or []) - set(TABLES))
     if unknown:
         raise UserError(f"There is no table {unknown[0]}.", f"They are: {', '.join(TABLES)}.")
+    plan = benchmark.planned_runs(only or [])
     if dry:
-        for planned in benchmark.missing(runs):
+        for planned in benchmark.missing(runs, plan):
             say(planned.command(str(data), str(runs)))
         return
     if not page_only:
         needs_training()
         if train:
             with status_lines("training ...") as report:
-                benchmark.train_missing(data, runs, report=report)
+                benchmark.train_missing(data, runs, plan, report)
         _measure(data, foreign, runs, results, work, again or [])
     page.write_page(results, out / "benchmark.md")
     say(f"page: {out / 'benchmark.md'}")
@@ -71,7 +73,7 @@ def _measure(data: Path, foreign: Path, runs: Path, results: Path, work: Path, a
     from x2localizer.evaluate.run import run_protocol  # noqa: PLC0415
     from x2localizer.show.plots import save_heatmaps  # noqa: PLC0415 - matplotlib takes a second to load
 
-    main = [str(runs / planned.name) for planned in benchmark.MAIN[1:] if (runs / planned.last).is_file()]
+    main = benchmark.trained(runs, (*benchmark.MAIN[1:], *benchmark.REGION_BASELINES))
     released = str(runs / "town" / "progressive" / "best.safetensors")
     if not Path(released).is_file():
         raise UserError(f"There is no {released}.", "Train it: the same command without --no-train.")
@@ -113,7 +115,7 @@ def _measure(data: Path, foreign: Path, runs: Path, results: Path, work: Path, a
 
     steps = {
         "coarse": protocol("coarse", main),
-        "fine": protocol("fine", controls),
+        "fine": protocol("fine", [*controls, *benchmark.trained_frame_baselines(runs)]),
         "random-start": protocol("random-start", controls),
         "ablations": table("ablations", variants(list(benchmark.ABLATIONS), mix)),
         "beyond": table("beyond", variants(list(benchmark.BEYOND), (*mix, "s_best"))),

@@ -27,7 +27,9 @@ from x2localizer.errors import ConfigError, UserError, nearest
 def train(
     data: Annotated[Path, typer.Option(help="A dataset; see x2l town dataset and x2l prepare.")],
     out: Annotated[Path, typer.Option(help="Folder of the run. An interrupted run resumes.")],
-    preset: Annotated[str, typer.Option(help="town, town-deit, town-quick, eye, gama, or a TOML file.")] = "town",
+    preset: Annotated[
+        str, typer.Option(help="town, town-deit, town-quick, eye, gama, a baseline such as town-dsm, or a TOML file.")
+    ] = "town",
     stages: Annotated[
         str | None, typer.Option(help="Stages to run, of image,full,progressive; all that the model has by default.")
     ] = None,

@@ -76,21 +76,26 @@ class Bundle:
         """Codes of cameras in an area at half stride: (a t, b t, 3) -> (2 a - 1, 2 b - 1, headings, d)."""
         return encode_tile_by_tile(self.encode_tiles, image, self.spec, wanted)
 
-    def encode_prefixes(self, images: Images, poses: Floats | None = None) -> SetCodes:
-        """Set codes of prefixes of one length: (b, s, h, w, 3); ``poses`` (b, s, 3) where the network needs them."""
+    def encode_prefixes(self, images: Images) -> SetCodes:
+        """Set codes of prefixes of one length: (b, s, h, w, 3)."""
+        if self.spec.poses:
+            raise BundleError(
+                f"The network of {self.root} needs to know how the camera moved between frames.",
+                "Measure it on a dataset, which says so: x2l evaluate",
+            )
+        return self._prefixes(images)
+
+    def encode_posed_prefixes(self, images: Images, poses: Floats) -> SetCodes:
+        """The same with the poses of the cameras, (b, s, 3), for a network that needs them."""
+        return self._prefixes(images, poses=np.asarray(poses, np.float32))
+
+    def _prefixes(self, images: Images, **more: Codes) -> SetCodes:
         self._insist(images, 5, self.spec.frame_height, self.spec.frame_width)
         if not self.spec.accepts_prefix(images.shape[1]):
             raise ValueError(
                 f"a prefix has {self.spec.shortest_prefix} to {self.spec.frames} frames, not {images.shape[1]}"
             )
-        if not self.spec.poses:
-            return _set_codes(self._run("prefix", images))
-        if poses is None:
-            raise BundleError(
-                f"The network of {self.root} needs to know how the camera moved between frames.",
-                "Measure it on a dataset, which says so: x2l evaluate",
-            )
-        return _set_codes(self._run("prefix", images, poses=np.asarray(poses, np.float32)))
+        return _set_codes(self._run("prefix", images, **more))
 
     def encode_regions(self, images: Images) -> SetCodes:
         """Set codes of regions, tiles row by row: (b, n n, t, t, 3)."""

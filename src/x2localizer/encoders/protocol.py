@@ -7,8 +7,9 @@ each picture in it. An encoder need not have all four; its :class:`EncoderSpec` 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, cast
 
 from x2localizer.types import Bools, Codes, Floats, Image, Images
 
@@ -125,12 +126,26 @@ class Encoder(Protocol):
             are zero.
         """
 
-    def encode_prefixes(self, images: Images, poses: Floats | None = None) -> SetCodes:
-        """Set codes of prefixes of one length: (b, s, h, w, 3).
-
-        poses: where an encoder needs them, the poses of the cameras as the first one sees them, (b, s, 3): metres
-            right, metres ahead, and the turn in radians clockwise.
-        """
+    def encode_prefixes(self, images: Images) -> SetCodes:
+        """Set codes of prefixes of one length: (b, s, h, w, 3)."""
 
     def encode_regions(self, images: Images) -> SetCodes:
         """Set codes of regions, tiles row by row: (b, n n, t, t, 3)."""
+
+
+class PosedEncoder(Encoder, Protocol):
+    """An encoder that may need to know how the cameras of a prefix stand to each other; ``spec.poses`` says so."""
+
+    def encode_posed_prefixes(self, images: Images, poses: Floats) -> SetCodes:
+        """Set codes of prefixes of one length: (b, s, h, w, 3).
+
+        poses: of the cameras as the first one sees them, (b, s, 3): metres right, metres ahead, and the turn in radians
+            clockwise.
+        """
+
+
+def encode_prefixes(encoder: Encoder, images: Images, poses: Callable[[], Floats]) -> SetCodes:
+    """Set codes of prefixes, with the poses of their cameras if the encoder needs them."""
+    if not encoder.spec.poses:
+        return encoder.encode_prefixes(images)
+    return cast(PosedEncoder, encoder).encode_posed_prefixes(images, poses())

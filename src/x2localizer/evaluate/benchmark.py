@@ -16,6 +16,7 @@ import numpy as np
 from x2localizer import geo
 from x2localizer.config import STAGES, TrainSettings, load_config
 from x2localizer.datasets.dataset import open_dataset
+from x2localizer.errors import ConfigError, nearest
 from x2localizer.evaluate import protocols, tables
 from x2localizer.evaluate.coarse import coarse
 from x2localizer.evaluate.embed import Embeddings
@@ -67,6 +68,12 @@ MAIN = (
     Planned("town-garet", "town", ("full",), STAGE_2, ("seed=43", "full.steps=300", "full.lr=1e-3")),
     Planned("town-deit", "town-deit", ("full", "progressive"), STAGE_1),
 )
+# The paper's other rows, trained on full videos or on single frames as there; docs/baselines.md.
+REGION_BASELINES = tuple(
+    Planned(f"town-{name}", f"town-{name}", ("full",))
+    for name in ("timesformer", "videoswin", "cvlnet", "screening", "seqgeo")
+)
+FRAME_BASELINES = tuple(Planned(f"town-{name}", f"town-{name}", ("image",)) for name in ("dsm", "l2ltr", "gamanet"))
 REFERENCE = "the paper's objective"
 EVERYWHERE = "objective.lambda_f={1=1, 2=1, 4=1, 8=1}"
 # Table 4a of the paper: what is left out of the objective.
@@ -110,7 +117,29 @@ def slug(name: str) -> str:
 VARIANTS = {REFERENCE: variant_of(STAGE_2, "reference", ())}
 VARIANTS |= {name: variant_of(STAGE_2, slug(name), overrides) for name, overrides in ABLATIONS.items()} | BEYOND
 VARIANTS |= {name: variant_of(STAGE_2, slug(name), overrides) for name, overrides in SENSITIVITY.items()}
-PLAN = (*MAIN, *VARIANTS.values())
+PLAN = (*MAIN, *REGION_BASELINES, *FRAME_BASELINES, *VARIANTS.values())
+
+
+def planned_runs(names: Sequence[str]) -> tuple[Planned, ...]:
+    """The runs of some names; all of them if none is named."""
+    known = {planned.name: planned for planned in PLAN}
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"The benchmark has no run '{name}'.", nearest(name, known))
+    return tuple(known[name] for name in names) or PLAN
+
+
+def trained(runs: Path, plan: Sequence[Planned]) -> list[str]:
+    """The folders of those runs that are done."""
+    return [str(runs / planned.name) for planned in plan if (runs / planned.last).is_file()]
+
+
+def trained_frame_baselines(runs: Path) -> list[str]:
+    """The rows of table 2 that are there: methods for single frames, and GAMa's two networks together."""
+    found = trained(runs, FRAME_BASELINES)
+    screening, gamanet = runs / "town-screening", runs / "town-gamanet"
+    both = str(screening) in trained(runs, REGION_BASELINES) and str(gamanet) in found
+    return [*found, *([f"{screening}+{gamanet}"] if both else [])]
 
 
 def missing(runs: Path, plan: Sequence[Planned] = PLAN) -> list[Planned]:

@@ -14,7 +14,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from x2localizer.datasets.poses import relative_poses
 from x2localizer.datasets.tables import FrameRow, RegionRow, VideoRow
 from x2localizer.datasets.tiles import cut_tiles
 from x2localizer.encoders import Encoder, Part, SetCodes
+from x2localizer.encoders.protocol import encode_prefixes
 from x2localizer.errors import DatasetError
 from x2localizer.files import atomic_path
 from x2localizer.types import Codes, Floats, Image, Images, Ints, Progress
@@ -38,7 +39,7 @@ class Prefixes:
     """Set codes of one prefix of each video.
 
     whole: (v, d).
-    tokens: one for each frame, (v, budget, d).
+    tokens: one for each frame, (v, budget, d); (v, 0, d) if the encoder has none.
     lengths: how many frames each prefix has, (v,); a video with fewer keyframes than the budget is taken whole.
     """
 
@@ -131,7 +132,8 @@ class Embeddings:
                 found = self.encoder.encode_regions(np.stack([self._region_tiles(i, n, px) for i in part]))
                 yield [found.whole, found.tokens]
 
-        whole, tokens = self._kept("region", "regions", [(len(self.regions), d), (len(self.regions), n * n, d)], chunks)
+        count, some = len(self.regions), n * n if self.encoder.spec.tokens else 0
+        whole, tokens = self._kept("region", "regions", [(count, d), (count, some, d)], chunks)
         return SetCodes(whole, tokens)
 
     def prefixes(self, budget: int, starts: Ints | None = None) -> Prefixes:
@@ -144,20 +146,20 @@ class Embeddings:
         if any(not keys for keys in chosen):
             raise DatasetError("A prefix starts after the last keyframe of its video.", "Draw the starts again.")
         lengths = np.array([len(keys) for keys in chosen], np.int64)
-        d, count = self.encoder.spec.dim, len(self.videos)
+        d, count, some = self.encoder.spec.dim, len(self.videos), budget if self.encoder.spec.tokens else 0
 
         def chunks() -> Iterator[list[Codes]]:
             for part in _parts(count, max(1, PICTURES_AT_ONCE // budget)):
-                whole, tokens = np.zeros((len(part), d), np.float32), np.zeros((len(part), budget, d), np.float32)
+                whole, tokens = np.zeros((len(part), d), np.float32), np.zeros((len(part), some, d), np.float32)
                 for length in sorted(set(lengths[part].tolist())):  # one set per call has one length
                     rows = [k for k, v in enumerate(part) if lengths[v] == length]
                     cameras = [[self.frames[part[k]][i] for i in chosen[part[k]]] for k in rows]
                     images = np.stack([np.stack([self._frame(row) for row in taken]) for taken in cameras])
-                    found = self.encoder.encode_prefixes(images, self._poses(cameras))
+                    found = encode_prefixes(self.encoder, images, partial(_poses, cameras))
                     whole[rows], tokens[rows, :length] = found.whole, found.tokens
                 yield [whole, tokens]
 
-        whole, tokens = self._kept("prefix", name, [(count, d), (count, budget, d)], chunks)
+        whole, tokens = self._kept("prefix", name, [(count, d), (count, some, d)], chunks)
         return Prefixes(whole, tokens, lengths)
 
     @cached_property
@@ -210,10 +212,6 @@ class Embeddings:
         (codes,) = self._kept(part, f"{part}s", [(len(rows), d)], chunks)
         return codes
 
-    def _poses(self, cameras: Sequence[Sequence[FrameRow]]) -> Floats | None:
-        """Relative poses of the frames of each prefix, (b, s, 3), if the encoder needs them."""
-        return np.stack([relative_poses(taken) for taken in cameras]) if self.encoder.spec.poses else None
-
     def _frame(self, row: FrameRow) -> Image:
         model = self.encoder.spec
         return self.data.picture(row.image, (model.frame_height, model.frame_width))
@@ -255,6 +253,11 @@ class Embeddings:
             self.report(name, done, total)
         for array in arrays:
             array.flush()
+
+
+def _poses(cameras: Sequence[Sequence[FrameRow]]) -> Floats:
+    """Relative poses of the frames of each prefix, (b, s, 3)."""
+    return np.stack([relative_poses(taken) for taken in cameras])
 
 
 def _digest(names: Iterable[str]) -> str:

@@ -14,7 +14,7 @@ from x2localizer.datasets.dataset import Dataset
 from x2localizer.errors import UserError
 from x2localizer.evaluate.coarse import Coarse, RegionScorer, coarse, queries_of
 from x2localizer.evaluate.embed import Embeddings
-from x2localizer.evaluate.entrants import Entrant, latency_ms
+from x2localizer.evaluate.entrants import Entrant, frame_latency_ms, latency_ms
 from x2localizer.evaluate.fine import Fine, GalleryKind, fine, tile_gallery
 from x2localizer.evaluate.rankings import ranks_of_file, true_items
 from x2localizer.localize.refresh import policies, searched_windows
@@ -53,6 +53,9 @@ class FineRow:
     refresh: str
     found: Fine
     gate: npt.NDArray[np.bool_]
+    parameters: int | None = None
+    latency_ms: float | None = None
+    """Time to encode one frame."""
 
 
 def prefix_rows(
@@ -67,18 +70,19 @@ def prefix_rows(
     """Coarse retrieval of all entrants, and the size of the gallery; ``starts`` gives other first keyframes than 0."""
     rows, gallery = [], 0
     for entrant in entrants:
-        if entrant.encoder is None:
+        searching = entrant.searching
+        if searching is None:
             row, gallery = _file_row(entrant, data, split)
             rows.append(row)
             continue
-        encoded = Embeddings(data, split, entrant.encoder, work, report)
+        encoded = Embeddings(data, split, searching, work, report)
         gallery = len(encoded.regions)
-        able = [budget for budget in budgets if entrant.encoder.spec.accepts_prefix(budget)]
+        able = [budget for budget in budgets if searching.spec.accepts_prefix(budget)]
         found: dict[int, dict[str, Coarse]] = {}
         for budget in able:
             begin = None if starts is None else starts(encoded, budget)
             found[budget] = coarse(encoded, budget, entrant.similarities, begin, entrant.tau_f)
-        latency = {budget: latency_ms(entrant.encoder, budget) for budget in able}
+        latency = {budget: latency_ms(searching, budget) for budget in able}
         rows += [
             PrefixRow(
                 entrant.run, entrant.model, kind, {b: found[b][kind].ranks for b in able},
@@ -135,14 +139,19 @@ def fine_rows(
     for entrant in entrants:
         encoded = _embeddings(entrant, data, split, work, report)
         kind = similarity or entrant.similarities[-1]
-        able = [budget for budget in budgets if encoded.encoder.spec.accepts_prefix(budget)]
         frames = [np.arange(a, b) for a, b in zip(encoded.first_frame[:-1], encoded.first_frame[1:], strict=True)]
+        size, latency = entrant.parameters, frame_latency_ms(encoded.encoder)
+        if entrant.whole_gallery:
+            rows.append(_whole_gallery_row(entrant, encoded, frames, latency))
+            continue
+        searched = encoded if entrant.screen is None else Embeddings(data, split, entrant.screen, work, report)
+        able = [budget for budget in budgets if searched.encoder.spec.accepts_prefix(budget)]
         for budget in able:
-            by_start = {0: coarse(encoded, budget, [kind], temperature=entrant.tau_f)[kind]}
+            by_start = {0: coarse(searched, budget, [kind], temperature=entrant.tau_f)[kind]}
             for start, _ in clip_windows("swrl", max(len(keys) for keys in encoded.keyframes), budget):
                 if start not in by_start:
                     last = np.array([len(keys) - 1 for keys in encoded.keyframes])
-                    by_start[start] = coarse(encoded, budget, [kind], np.minimum(start, last), entrant.tau_f)[kind]
+                    by_start[start] = coarse(searched, budget, [kind], np.minimum(start, last), entrant.tau_f)[kind]
             gate = (by_start[0].top[:, :candidates] == encoded.region_of[:, None]).any(1)
             for gallery in galleries:
                 tiles = tile_gallery(encoded, gallery)
@@ -150,9 +159,20 @@ def fine_rows(
                     chosen = _candidates(encoded, by_start, budget, candidates, policy)
                     rows.append(
                         FineRow(entrant.run, entrant.model, kind, budget, gallery, label,
-                                fine(encoded, tiles, frames, chosen), gate)
+                                fine(encoded, tiles, frames, chosen), gate, size, latency)
                     )  # fmt: skip
     return rows
+
+
+def _whole_gallery_row(entrant: Entrant, encoded: Embeddings, frames: Sequence[Ints], latency: float) -> FineRow:
+    """Each frame by itself among the tiles of all regions, centred on the cameras' places."""
+    every = np.arange(len(encoded.regions))
+    chosen = [[every] * len(rows) for rows in frames]
+    found = fine(encoded, tile_gallery(encoded, "gps"), frames, chosen)
+    gate = np.ones(len(encoded.videos), np.bool_)
+    return FineRow(
+        entrant.run, entrant.model, "frames", 1, "gps", "all regions", found, gate, entrant.parameters, latency
+    )
 
 
 def _candidates(

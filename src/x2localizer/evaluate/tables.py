@@ -38,7 +38,8 @@ class Cell:
 @dataclass(frozen=True, slots=True)
 class FineCell:
     """Frames within 80 m in percent at one budget: by the best tile (with its interval over videos), among the first 5,
-    the first 10 and all tiles; videos whose region is among the candidates; quartiles of the error in metres."""
+    the first 10 and all tiles; videos whose region is among the candidates; quartiles of the error in metres. Size in
+    millions of numbers, time to encode a frame in milliseconds."""
 
     run: str
     model: str
@@ -56,6 +57,8 @@ class FineCell:
     error_25_m: float
     error_50_m: float
     error_75_m: float
+    params_m: float | None = None
+    latency_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +95,12 @@ def fine_cells(rows: Sequence[FineRow]) -> list[FineCell]:
         ranks, video = row.found.ranks, row.found.video
         hits, frames = per_video(ranks <= 1, video)
         quartiles = np.percentile(row.found.errors_m, (25, 50, 75), method="nearest")
+        size = None if row.parameters is None else row.parameters / 1e6
         cells.append(
             FineCell(row.run, row.model, row.similarity, row.budget, row.gallery, row.refresh, recall_at(ranks, 1),
                      *bootstrap_interval(hits, weights=frames), recall_at(ranks, 5), recall_at(ranks, 10),
                      100.0 * float((ranks < NEVER).mean()), 100.0 * float(row.gate.mean()),
-                     *(float(v) for v in quartiles))
+                     *(float(v) for v in quartiles), params_m=size, latency_ms=row.latency_ms)
         )  # fmt: skip
     return cells
 
@@ -161,12 +165,15 @@ def prefix_text(cells: Sequence[Cell]) -> str:
 
 
 def fine_text(cells: Sequence[FineCell]) -> str:
-    """The table of frame localization."""
+    """The table of frame localization; sizes and times where they were measured."""
+    sized = any(c.params_m is not None for c in cells)
+    more = ["size", "ms"] if sized else []
     return markdown(
-        ["run", "model", "tau", "gallery", "candidates", "Gate@10", "R@1 (95%)", "R@5", "R@10", "R@All",
+        ["run", "model", *more, "tau", "gallery", "candidates", "Gate@10", "R@1 (95%)", "R@5", "R@10", "R@All",
          "median error"],
-        ((c.run, c.model, c.budget, c.gallery, c.refresh, f"{c.gate:.1f}", spread(c.r1, c.r1_low, c.r1_high),
-          f"{c.r5:.1f}", f"{c.r10:.1f}", f"{c.r_all:.1f}", f"{c.error_50_m:.0f} m") for c in cells),
+        ((c.run, c.model, *((_or_dash(c.params_m, "M"), _or_dash(c.latency_ms)) if sized else ()), c.budget, c.gallery,
+          c.refresh, f"{c.gate:.1f}", spread(c.r1, c.r1_low, c.r1_high), f"{c.r5:.1f}", f"{c.r10:.1f}",
+          f"{c.r_all:.1f}", f"{c.error_50_m:.0f} m") for c in cells),
     )  # fmt: skip
 
 

@@ -64,8 +64,9 @@ def vgg(width: int, entries: int = len(VGG16)) -> nn.Sequential:
     """
     layers: list[Any] = [item if item == "M" else int(item) * width // 64 for item in VGG16[:entries]]
     if width == 64:
-        return make_layers(layers)
-    network = make_layers(layers, batch_norm=True)
+        plain: nn.Sequential = make_layers(layers)
+        return plain
+    network: nn.Sequential = make_layers(layers, batch_norm=True)
     with_group_norms(network)
     return network
 
@@ -77,13 +78,13 @@ def resnet18(width: int, norm: Norm) -> nn.Module:
     return with_group_norms(network) if norm == "group" else network
 
 
-class VideoResNet18(VideoResNet):
+class VideoResNet18(VideoResNet):  # type: ignore[misc]
     """3D ResNet-18 of torchvision as a vector of 8 x ``width`` numbers; ``width`` is 64 in the original."""
 
     def __init__(self, width: int, norm: Norm) -> None:
         self.width = width
         super().__init__(BasicBlock, [Conv3DSimple] * 4, [2, 2, 2, 2], lambda: _stem(width))
-        self.fc = nn.Identity()  # type: ignore[assignment]
+        self.fc = nn.Identity()
         if norm == "group":
             with_group_norms(self)
 

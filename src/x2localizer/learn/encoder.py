@@ -61,12 +61,16 @@ class CheckpointEncoder:
         return encode_tile_by_tile(self.encode_tiles, image, self.spec, wanted)
 
     @torch.no_grad()
-    def encode_prefixes(self, images: Images, poses: Floats | None = None) -> SetCodes:
-        """Set codes of prefixes of one length: (b, s, h, w, 3); ``poses`` (b, s, 3) where the network needs them."""
+    def encode_prefixes(self, images: Images) -> SetCodes:
+        """Set codes of prefixes of one length: (b, s, h, w, 3)."""
         budget = images.shape[1]
-        moved = None if poses is None else torch.from_numpy(np.asarray(poses, np.float32)).to(self._device)
-        found = self._towers.prefixes(self._input(images), [budget], adapt=self._adapt, poses=moved)
-        return _set_codes(found[budget])
+        return _set_codes(self._towers.prefixes(self._input(images), [budget], adapt=self._adapt)[budget])
+
+    @torch.no_grad()
+    def encode_posed_prefixes(self, images: Images, poses: Floats) -> SetCodes:
+        """The same with the poses of the cameras, (b, s, 3), for a network that needs them."""
+        budget, moved = images.shape[1], torch.from_numpy(np.asarray(poses, np.float32)).to(self._device)
+        return _set_codes(self._towers.prefixes(self._input(images), [budget], poses=moved)[budget])
 
     @torch.no_grad()
     def encode_regions(self, images: Images) -> SetCodes:

@@ -220,7 +220,8 @@ def check_bundle(
     """Largest difference of each graph from torch, on pictures or on noise. A large one is an error."""
     encoders: dict[str, Any] = {
         "frame": bundle.encode_frames, "tile": bundle.encode_tiles,
-        "prefix": bundle.encode_prefixes, "region": bundle.encode_regions,
+        "prefix": bundle.encode_posed_prefixes if bundle.spec.poses else bundle.encode_prefixes,
+        "region": bundle.encode_regions,
     }  # fmt: skip
     differences: dict[str, float] = {}
     for name in model.capabilities.parts:

@@ -56,7 +56,8 @@ def project(features: Tensor, picture: Tensor, seen: Tensor) -> Tensor:
     flat = F.grid_sample(
         features.flatten(0, 1), picture.flatten(0, 1), mode="bilinear", padding_mode="border", align_corners=False
     )
-    return flat.unflatten(0, features.shape[:2]) * seen[:, :, None]
+    b, s, m = seen.shape[:3]
+    return flat.reshape(b, s, -1, m, m) * seen[:, :, None]
 
 
 def fuse(maps: Tensor, scores: Tensor, seen: Tensor) -> Tensor:

@@ -11,8 +11,8 @@ from torch import Tensor
 def region_picture(tiles: Tensor) -> Tensor:
     """A region as one picture: tiles row by row, (b, n n, 3, t, t) -> (b, 3, n t, n t)."""
     n, t = math.isqrt(tiles.shape[1]), tiles.shape[-1]
-    rows = tiles.unflatten(1, (n, n))  # (b, row, column, 3, t, t)
-    return rows.permute(0, 3, 1, 4, 2, 5).reshape(-1, tiles.shape[2], n * t, n * t)
+    rows = tiles.reshape(tiles.shape[0], n, n, 3, t, t)
+    return rows.permute(0, 3, 1, 4, 2, 5).reshape(tiles.shape[0], 3, n * t, n * t)
 
 
 def stretch(frames: Tensor, length: int) -> Tensor:

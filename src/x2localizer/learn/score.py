@@ -88,7 +88,7 @@ def best_heading_similarity(frames: Tensor, tiles: Tensor) -> Tensor:
     """Frames (n, d) with tiles (m, d), or (m, headings, d) each in the heading that suits best: (n, m)."""
     if tiles.ndim == 2:
         return frames @ tiles.t()
-    return (frames @ tiles.flatten(0, 1).t()).unflatten(1, tiles.shape[:2]).amax(-1)
+    return (frames @ tiles.flatten(0, 1).t()).reshape(len(frames), *tiles.shape[:2]).amax(-1)
 
 
 @torch.no_grad()

@@ -10,10 +10,10 @@ from typing import Any, cast
 
 import timm
 from pydantic import Field
+from timm.layers.hybrid_embed import HybridEmbed
 from timm.layers.std_conv import StdConv2dSame
 from timm.models.resnetv2 import ResNetV2
 from timm.models.vision_transformer import VisionTransformer, checkpoint_filter_fn
-from timm.models.vision_transformer_hybrid import HybridEmbed
 from torch import Tensor, nn
 
 from x2localizer.config import Settings
@@ -56,7 +56,7 @@ class L2ltrTower(Tower):
         chosen = cast(L2ltrOptions, options)
         size = (chosen.polar_height, chosen.polar_width) if plan.grid else plan.size
         stages = [int(part) for part in chosen.stages.split(",")]
-        channels = [4 * chosen.stem * 2**i for i in range(len(stages))]
+        channels = tuple(4 * chosen.stem * 2**i for i in range(len(stages)))
         resnet = ResNetV2(
             stages, channels, num_classes=0, global_pool="", stem_chs=chosen.stem, stem_type="same", preact=False,
             conv_layer=partial(StdConv2dSame, eps=1e-8),
@@ -67,6 +67,7 @@ class L2ltrTower(Tower):
             img_size=size, patch_size=1, embed_dim=chosen.width, depth=chosen.depth, num_heads=chosen.heads,
             num_classes=plan.settings.dim, embed_layer=embed,
         )  # fmt: skip
+        resnet.init_weights(zero_init_last=False)  # the transformer has made its last norms zero: no gradients
         if plan.grid:
             self.polar: Tensor
             self.register_buffer("polar", polar_grid(*size), persistent=False)

@@ -51,5 +51,5 @@ class ScreeningTower(ConvTower):
             vector = mean_over_picture(self.backbone(region_picture(images)))
         else:
             b, s = images.shape[:2]
-            vector = mean_over_picture(self.backbone(images.flatten(0, 1))).unflatten(0, (b, s)).mean(1)
+            vector = mean_over_picture(self.backbone(images.flatten(0, 1))).reshape(b, s, -1).mean(1)
         return whole_only(F.normalize(self.head(vector), dim=-1))

@@ -67,7 +67,7 @@ class SeqgeoTower(ConvTower):
         pictures = region_picture(images) if self.grid else images.flatten(0, 1)
         vectors: Tensor = self.head(self.pool(self.backbone(pictures)))
         if not self.grid:
-            vectors = self.fuse(vectors.unflatten(0, (b, s)) + self.times[:s]).mean(1)
+            vectors = self.fuse(vectors.reshape(b, s, -1) + self.times[:s]).mean(1)
         return whole_only(F.normalize(vectors, dim=-1))
 
 

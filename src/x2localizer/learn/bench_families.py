@@ -1,0 +1,108 @@
+"""Size, memory and time of the baselines: one training step of each with random weights, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import resource
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from x2localizer.config import TrainSettings, load_config, preset_names
+from x2localizer.errors import ConfigError, nearest
+from x2localizer.files import write_text
+from x2localizer.learn.batches import PairBatch, RegionBatch
+from x2localizer.learn.checks import stages_of
+from x2localizer.learn.model import Model
+from x2localizer.learn.optimizer import build_optimizer
+from x2localizer.learn.stages import Stage, full_stage, image_stage
+
+BASELINES = ("timesformer", "videoswin", "cvlnet", "screening", "seqgeo", "gamanet", "dsm", "l2ltr")
+PRESETS = tuple(f"{size}-{name}" for size in ("gama", "town") for name in BASELINES)
+
+Values = dict[str, Any]
+
+
+def bench_families(
+    presets: Sequence[str] = PRESETS,
+    batch: int = 2,
+    times: int = 1,
+    out: Path | None = None,
+    report: Callable[[str], None] = lambda _: None,
+) -> dict[str, Values]:
+    """One training step of each preset, by its name.
+
+    times: steps of each; the fastest counts.
+    out: a JSON file that results are added to as they come. Presets that are in it already are not measured again.
+    """
+    for name in presets:
+        if name not in preset_names("train"):
+            raise ConfigError(f"There is no train preset '{name}'.", nearest(name, PRESETS))
+    found: dict[str, Values] = {}
+    if out is not None and out.is_file():
+        found = json.loads(out.read_text(encoding="utf-8"))
+    for name in presets:
+        if name in found:
+            continue
+        report(name)
+        # A fresh process for each: its peak of memory is that of one model.
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+            found[name] = pool.submit(bench_family, name, batch, times).result()
+        if out is not None:
+            write_text(out, json.dumps(found, indent=1) + "\n")
+    return {name: found[name] for name in presets}
+
+
+def bench_family(preset: str, batch: int = 2, times: int = 1) -> Values:
+    """Parameters in millions, seconds of a step, and peak memory of the process in GB."""
+    settings = load_config(TrainSettings, "train", preset)
+    torch.manual_seed(settings.seed)
+    model = Model(settings.model, pretrained=False)
+    nothing = cast(Any, None)  # the losses need no data
+    stage: Stage[Any]
+    if stages_of(settings)[0] == "image":
+        stage, data = image_stage(settings, nothing, nothing), _pairs(settings, batch)
+    else:
+        stage, data = full_stage(settings, nothing, nothing), _regions(settings, batch)
+    model.set_trainable(stage.trains)
+    model.train()
+    optimizer = build_optimizer(model, stage.settings)
+    spent = []
+    for _ in range(times):
+        start = time.perf_counter()
+        losses = stage.loss(model, data)
+        optimizer.zero_grad(set_to_none=True)
+        losses.total.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        spent.append(time.perf_counter() - start)
+    return {
+        "stage": stage.name, "batch": batch, "params_m": sum(p.numel() for p in model.parameters()) / 1e6,
+        "params_ground_m": sum(p.numel() for p in model.ground.parameters()) / 1e6, "step_s": min(spent),
+        "peak_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, "loss": float(losses.total.detach()),
+    }  # fmt: skip
+
+
+def _places(batch: int) -> Tensor:
+    """Far enough from each other that all are negatives of each other."""
+    return torch.arange(batch, dtype=torch.float64)[:, None].repeat(1, 2) * 100
+
+
+def _pairs(settings: TrainSettings, batch: int) -> PairBatch:
+    m = settings.model
+    frames, tiles = torch.randn(batch, 3, *(m.frame_height, m.frame_width)), torch.randn(batch, 3, m.tile_px, m.tile_px)
+    return PairBatch(frames, tiles, _places(batch), torch.zeros(batch))
+
+
+def _regions(settings: TrainSettings, batch: int) -> RegionBatch:
+    m = settings.model
+    frames = torch.randn(batch, m.frames, 3, m.frame_height, m.frame_width)
+    tiles = torch.randn(batch, m.region_tiles**2, 3, m.tile_px, m.tile_px)
+    ahead = torch.arange(m.frames, dtype=torch.float32) * 50
+    poses = torch.stack([0 * ahead, ahead, 0 * ahead], -1).repeat(batch, 1, 1)
+    return RegionBatch(frames, tiles, _places(batch), poses)
