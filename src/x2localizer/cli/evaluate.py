@@ -43,6 +43,9 @@ def evaluate(
     ] = None,
     rides: Annotated[int | None, typer.Option(help="tracking: only the first drives, to try it out.", min=1)] = None,
     workers: Annotated[int, typer.Option(help="tracking: processes.", min=1)] = 2,
+    decoder: Annotated[
+        Path | None, typer.Option(help="fine, long-range: also match by this decoder; see x2l train-decoder.")
+    ] = None,
     work: Annotated[Path, typer.Option(help="Folder for codes and galleries, kept for the next run.")] = Path(
         "evaluation"
     ),
@@ -64,6 +67,8 @@ def evaluate(
       x2l evaluate town their-rankings.csv --data data/standard
 
       x2l evaluate town --protocol long-range --data data/standard --out results
+
+      x2l evaluate town --protocol fine --decoder decoders/town --data data/standard --split val
 
       x2l evaluate town --protocol tracking --data data/standard --foreign data/foreign --split val
 
@@ -87,6 +92,7 @@ def evaluate(
             gallery=gallery, tracked=tracked, keep_first=keep_first,
             foreign=None if foreign is None else open_dataset(foreign), arms=arms or (),
             foreign_arms=foreign_arms or (), most_rides=rides, workers=workers,
+            decoder=decoder,
         )  # fmt: skip
     values = measured({"protocol": protocol, "split": split, **result.values})
     files = [] if out is None else result.save(out, values)

@@ -15,6 +15,7 @@ from x2localizer.cli.common import (
     SetOption,
     console,
     needs_training,
+    progress_bar,
     progress_columns,
     say,
     show_values,
@@ -116,6 +117,59 @@ def export(
     on = "noise" if data is None else f"pictures of {data}"
     say(f"largest difference from torch on {on}: " + ", ".join(f"{k} {v:.1e}" for k, v in differences.items()))
     say(f"next: x2l encode IMAGE --bundle {out}")
+
+
+def train_decoder(
+    bundle: Annotated[
+        str, typer.Argument(help="The bundle whose codes it reads: the name of a shipped one, or a folder.")
+    ],
+    data: Annotated[Path, typer.Option(help="A dataset with training and validation clips, a frame each second.")],
+    out: Annotated[Path, typer.Option(help="Folder of the decoder. A bundle's folder makes it part of the bundle.")],
+    work: Annotated[Path, typer.Option(help="Folder for codes, kept for the next run.")] = Path("evaluation"),
+    overrides: SetOption = None,
+) -> None:
+    """Train a temporal decoder: which of a frame's best tiles follows from those chosen before?
+
+    The towers stay as they are. Use towns that they were not trained on: the decoder must see how uncertain they are.
+
+    Examples:
+
+      x2l town dataset --preset decoder --out data/decoder
+
+      x2l train-decoder town --data data/decoder --out decoders/town
+
+      x2l evaluate town --protocol fine --decoder decoders/town --data data/standard --split val
+    """
+    needs_training()
+    from x2localizer.config import DecoderSettings, from_overrides  # noqa: PLC0415
+    from x2localizer.datasets.dataset import open_dataset  # noqa: PLC0415
+    from x2localizer.encoders import open_bundle  # noqa: PLC0415
+    from x2localizer.evaluate.decoding import lessons_of  # noqa: PLC0415
+    from x2localizer.learn.train_decoder import train_decoder as run  # noqa: PLC0415 - torch takes seconds to load
+
+    settings, encoder, source = (
+        from_overrides(DecoderSettings, overrides or []),
+        open_bundle(bundle),
+        open_dataset(data),
+    )
+    with progress_bar("encoding") as progress:
+        train_on, held_out = (
+            lessons_of(
+                encoder, source, split, work, lambda what, done, total: progress(done, total, what), settings.tiles
+            )
+            for split in ("train", "val")
+        )
+    lines = _line_reporter()
+    decoder = run(
+        settings, train_on, held_out, out, encoder.fingerprint,
+        lambda step, steps, values: lines("decoder", step, steps, values), {"data": source.contents},
+    )  # fmt: skip
+    metrics = decoder.training["metrics"]
+    say(
+        f"decoder in {out}: {metrics['decoder']:.1f}% of the validation frames within 80 m, without a beam; single "
+        f"frames {metrics['frame']:.1f}%, at most {metrics['possible']:.1f}%; {decoder.training['minutes']} minutes"
+    )
+    say(f"next: x2l evaluate {bundle} --protocol fine --decoder {out} --data {data} --split val")
 
 
 def import_weights(

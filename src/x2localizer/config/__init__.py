@@ -13,6 +13,7 @@ from x2localizer.config.localize import LocalizeSettings, MotionSettings, TrackS
 from x2localizer.config.train import (
     STAGES,
     BackboneSettings,
+    DecoderSettings,
     ModelSettings,
     ObjectiveSettings,
     StageSettings,
@@ -27,6 +28,7 @@ __all__ = [
     "STAGES",
     "BackboneSettings",
     "DatasetSettings",
+    "DecoderSettings",
     "LocalizeSettings",
     "ModelSettings",
     "MotionSettings",

@@ -72,8 +72,9 @@ class LocalizeSettings(Settings):
     image codes; s_mix is the paper's similarity, in which the best frame decides, and needs set codes."""
     candidates: int = Field(10, ge=1)
     """Regions whose tiles a frame is matched with; K_c in the paper."""
-    matching: Literal["path", "frame"] = "path"
-    """frame: the best tile of each frame by itself, as in the paper; path: tiles must be reachable from each other."""
+    matching: Literal["path", "frame", "decoder"] = "path"
+    """frame: the best tile of each frame by itself, as in the paper; path: tiles must be reachable from each other;
+    decoder: a trained decoder chooses among each frame's best tiles, given its earlier choices."""
     motion: MotionSettings = MotionSettings()
     """How the camera may move."""
     sharpness: float = Field(6.0, gt=0)

@@ -71,6 +71,9 @@ class ObjectiveSettings(Settings):
     """Temperature of the aggregation of tokens in s_f."""
     tau_d: float = Field(0.07, gt=0)
     """Temperature of both distillations."""
+    scale_distillation: bool = True
+    """Whether both distillations are multiplied by tau_d^2, as the paper prints them. At 0.07 that is 0.005, and next to
+    nothing is left of them; False leaves the factor out."""
     gamma: dict[int, float] = {1: 0.05, 2: 0.10, 4: 0.25, 8: 2.00}
     """Weight of each budget."""
     lambda_g: dict[int, float] = {1: 1.0, 2: 1.0, 4: 1.0, 8: 1.0}
@@ -151,3 +154,27 @@ class TrainSettings(Settings):
         if self.objective.eta_keep and not self.model.adapters:
             raise ValueError("objective.eta_keep needs model.adapters: without them the towers themselves train")
         return self
+
+
+class DecoderSettings(Settings):
+    """The temporal decoder: what it chooses from, what it remembers, its size, and its training."""
+
+    seed: int = 42
+    """Of weights and batches."""
+    tiles: int = Field(24, ge=2, le=256)
+    """The best tiles of a frame, among which the decoder chooses; K in GAReT, 10 there."""
+    width: int = Field(32, ge=8, multiple_of=4)
+    """Length of a token."""
+    depth: int = Field(2, ge=1)
+    """Number of blocks."""
+    heads: int = Field(4, ge=1)
+    """Attention heads in a block."""
+    steps: int = Field(2400, ge=3)
+    """Batches to train on, in three rounds; after each the decoder's own choices become its memory in training."""
+    batch: int = Field(256, ge=2)
+    """Frames in a batch."""
+    lr: float = Field(2e-3, gt=0)
+    """Learning rate after the warm-up; it falls along a cosine."""
+    weight_decay: float = Field(0.01, ge=0)
+    threads: int = Field(0, ge=0)
+    """Threads of torch; 0 leaves the choice to torch."""

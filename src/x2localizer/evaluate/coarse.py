@@ -30,11 +30,13 @@ class Coarse:
     ranks: the rank of each video's region, (v,).
     geographic: the rank of the first region that holds the camera at the end of the prefix, (v,).
     top: the best regions, best first, (v, 10).
+    top_scores: their similarities, (v, 10).
     """
 
     ranks: Ints
     geographic: Ints
     top: Ints
+    top_scores: Codes
 
 
 Queries = Callable[[int], dict[CodeKind, Query]]
@@ -107,16 +109,18 @@ def coarse(
     scorer = RegionScorer(split, names, temperature)
     query = queries_of(split, budget, scorer.kinds, starts)
     holds = regions_that_hold(split, end_frames(split, budget, starts))
-    rows: dict[str, list[tuple[int, int, Ints]]] = {name: [] for name in names}
+    rows: dict[str, list[tuple[int, int, Ints, Codes]]] = {name: [] for name in names}
     for video in range(len(split.videos)):
         for name, scores in scorer.scores(query(video)).items():
             rank = int(ranks_of(scores[None], split.region_of[video : video + 1])[0])
-            rows[name].append((rank, first_rank(scores, holds[video]), best_rows(scores, KEPT)))
+            best = best_rows(scores, KEPT)
+            rows[name].append((rank, first_rank(scores, holds[video]), best, scores[best]))
     return {
         name: Coarse(
             np.array([row[0] for row in found]),
             np.array([row[1] for row in found]),
             np.stack([row[2] for row in found]),
+            np.stack([row[3] for row in found]),
         )
         for name, found in rows.items()
     }

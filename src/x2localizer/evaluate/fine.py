@@ -90,7 +90,7 @@ def fine(split: Embeddings, tiles: TileGallery, frames: Sequence[Ints], candidat
                 errors.append(np.full(len(part), np.inf))
                 video.append(np.full(len(part), v))
                 continue
-            scores = _best_headings(split.frame_codes[part], tiles.codes[gallery])
+            scores = best_headings(split.frame_codes[part], tiles.codes[gallery])
             away = distances_m(split.places[part], tiles.places[gallery])
             ranks.append(right_ranks(scores, away <= geo.RIGHT_WITHIN_M))
             best = scores.argmax(1)
@@ -99,7 +99,7 @@ def fine(split: Embeddings, tiles: TileGallery, frames: Sequence[Ints], candidat
     return Fine(np.concatenate(ranks), np.concatenate(errors), np.concatenate(video))
 
 
-def _best_headings(frames: Codes, tiles: Codes) -> Codes:
+def best_headings(frames: Codes, tiles: Codes) -> Codes:
     """Frames (f, d) with tiles (t, headings, d), each in the heading that suits best: (f, t)."""
     t, headings, d = tiles.shape
     products = np.asarray(frames @ tiles.reshape(t * headings, d).T)

@@ -20,6 +20,7 @@ from x2localizer.datasets.dataset import Dataset
 from x2localizer.datasets.rides import linked
 from x2localizer.datasets.tables import VideoRow
 from x2localizer.encoders import Bundle, Encoder
+from x2localizer.encoders.tile_decoder import TileDecoder
 from x2localizer.errors import DatasetError
 from x2localizer.evaluate.tables import markdown
 from x2localizer.gallery import Gallery, index
@@ -215,9 +216,23 @@ def all_arms() -> dict[str, LocalizeSettings]:
     return arms
 
 
-def window_arms(names: Sequence[str] = ()) -> dict[str, LocalizeSettings]:
-    """The arms of some names; all of them if none of the names is one of theirs."""
-    every = all_arms()
+def decoder_arms() -> dict[str, LocalizeSettings]:
+    """The temporal decoder with SWRL and without, and single frames on the same candidates.
+
+    Beside our regions also the paper's, so that it is compared with matching as in the paper.
+    """
+    return {
+        "SWRL, decoder": LocalizeSettings(matching="decoder"),
+        "once, decoder": LocalizeSettings(matching="decoder", policy="once"),
+        "SWRL, single frames": LocalizeSettings(matching="frame"),
+        f"SWRL, decoder{AS_IN}": LocalizeSettings.model_validate({**PAPER, "matching": "decoder"}),
+        f"once, decoder{AS_IN}": LocalizeSettings.model_validate({**PAPER, "matching": "decoder", "policy": "once"}),
+    }
+
+
+def window_arms(names: Sequence[str] = (), *, decoder: bool = False) -> dict[str, LocalizeSettings]:
+    """The arms of some names; all of them if none of the names is one of theirs. Those of a decoder if there is one."""
+    every = all_arms() | (decoder_arms() if decoder else {})
     return {name: settings for name, settings in every.items() if name in names} or every
 
 
@@ -236,8 +251,9 @@ def run_arms(
     bundle: Bundle,
     arms: dict[str, LocalizeSettings],
     progress: Callable[[int, int], None] = lambda done, total: None,
+    decoder: TileDecoder | None = None,
 ) -> dict[str, list[Followed]]:
-    """Every arm on every ride."""
+    """Every arm on every ride; ``decoder`` is that of the arms that need one."""
     searchers = {
         name: Searcher.over(gallery, name, threads=bundle.threads, temperature=bundle.tau_f)
         for name in sorted({settings.similarity for settings in arms.values()})
@@ -251,7 +267,7 @@ def run_arms(
         for arm, settings in arms.items():
             localizer = Localizer(
                 gallery, encoder, settings, searcher=searchers[settings.similarity],
-                confidence=Confidence.load(bundle.root, settings, grid),
+                confidence=Confidence.load(bundle.root, settings, grid), decoder=decoder,
             )  # fmt: skip
             out[arm].append(follow(localizer, iter(frames), ride.truth))
         progress(number + 1, len(rides))

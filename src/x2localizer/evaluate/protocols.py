@@ -11,14 +11,16 @@ import numpy.typing as npt
 
 from x2localizer.config import LocalizeSettings
 from x2localizer.datasets.dataset import Dataset
+from x2localizer.encoders.tile_decoder import TileDecoder
 from x2localizer.errors import UserError
 from x2localizer.evaluate.coarse import Coarse, RegionScorer, coarse, queries_of
+from x2localizer.evaluate.decoding import along_path, decoded
 from x2localizer.evaluate.embed import Embeddings
 from x2localizer.evaluate.entrants import Entrant, frame_latency_ms, latency_ms
 from x2localizer.evaluate.fine import Fine, GalleryKind, fine, tile_gallery
 from x2localizer.evaluate.rankings import ranks_of_file, true_items
 from x2localizer.localize.refresh import policies, searched_windows
-from x2localizer.types import Ints, Progress
+from x2localizer.types import Floats, Ints, Progress
 
 BUDGETS = (1, 2, 4, 8)
 SEED = 42
@@ -43,7 +45,8 @@ class PrefixRow:
 class FineRow:
     """Frame localization of one entrant: one budget, one kind of gallery, candidates once or refreshed by SWRL.
 
-    ``gate`` tells of each video whether its region is among the first candidates."""
+    ``gate`` tells of each video whether its region is among the first candidates; ``matching`` how frames are compared
+    with tiles: one by one, along the path, or by a temporal decoder."""
 
     run: str
     model: str
@@ -56,6 +59,7 @@ class FineRow:
     parameters: int | None = None
     latency_ms: float | None = None
     """Time to encode one frame."""
+    matching: str = "frame"
 
 
 def prefix_rows(
@@ -133,8 +137,13 @@ def fine_rows(
     galleries: Sequence[GalleryKind] = ("gps", "grid"),
     candidates: int = 10,
     similarity: str | None = None,
+    decoder: TileDecoder | None = None,
 ) -> list[FineRow]:
-    """Coarse to fine, for every budget and gallery, with the first candidates and with SWRL, on all frames."""
+    """Coarse to fine, for every budget and gallery, with the first candidates and with SWRL, on all frames.
+
+    With a decoder, the entrant that it was trained for is also matched by it, and by our path on the map's grid; with
+    the shortest and the longest prefix.
+    """
     rows = []
     for entrant in entrants:
         encoded = _embeddings(entrant, data, split, work, report)
@@ -156,11 +165,20 @@ def fine_rows(
             for gallery in galleries:
                 tiles = tile_gallery(encoded, gallery)
                 for label, policy in (("once", "once"), ("SWRL", "swrl")):
-                    chosen = _candidates(encoded, by_start, budget, candidates, policy)
-                    rows.append(
-                        FineRow(entrant.run, entrant.model, kind, budget, gallery, label,
-                                fine(encoded, tiles, frames, chosen), gate, size, latency)
-                    )  # fmt: skip
+                    serving = _serving(encoded, by_start, budget, policy)
+                    chosen = _candidates(by_start, serving, candidates)
+                    found = {"frame": fine(encoded, tiles, frames, chosen)}
+                    ends = budget in (min(able), max(able))
+                    if decoder is not None and decoder.encoder == encoded.encoder.fingerprint and ends:
+                        found["decoder"] = decoded(encoded, tiles, frames, chosen, decoder)
+                        if gallery == "grid":
+                            scores = _scores(by_start, serving, candidates)
+                            found["path"] = along_path(encoded, frames, chosen, scores)
+                    rows += [
+                        FineRow(entrant.run, entrant.model, kind, budget, gallery, label, result, gate, size, latency,
+                                matching)
+                        for matching, result in found.items()
+                    ]  # fmt: skip
     return rows
 
 
@@ -175,20 +193,31 @@ def _whole_gallery_row(entrant: Entrant, encoded: Embeddings, frames: Sequence[I
     )
 
 
-def _candidates(
-    encoded: Embeddings, by_start: dict[int, Coarse], budget: int, count: int, policy: str
-) -> list[list[Ints]]:
-    """The candidate regions of every frame of every video; the first window serves from the first frame on."""
+def _serving(encoded: Embeddings, by_start: dict[int, Coarse], budget: int, policy: str) -> list[list[int]]:
+    """By which window each frame of each video has its candidates; the first serves from the first frame on."""
     out = []
-    for v, keys in enumerate(encoded.keyframes):
-        tops = {start: found.top[v, :count] for start, found in by_start.items()}
+    for keys, rows in zip(encoded.keyframes, encoded.frames, strict=True):
         full = clip_windows(policy, len(keys), budget)
-        chosen = []
-        for frame in range(len(encoded.frames[v])):
+        serving = []
+        for frame in range(len(rows)):
             ready = [start for start, last in full if keys[last] <= frame]
-            chosen.append(tops[ready[-1] if ready else 0])
-        out.append(chosen)
+            serving.append(ready[-1] if ready else 0)
+        out.append(serving)
     return out
+
+
+def _candidates(by_start: dict[int, Coarse], serving: list[list[int]], count: int) -> list[list[Ints]]:
+    """The candidate regions of every frame of every video; frames that share a window share an array."""
+    tops = [{start: found.top[v, :count] for start, found in by_start.items()} for v in range(len(serving))]
+    return [[tops[v][start] for start in starts] for v, starts in enumerate(serving)]
+
+
+def _scores(by_start: dict[int, Coarse], serving: list[list[int]], count: int) -> list[list[Floats]]:
+    """The similarities of the same regions."""
+    return [
+        [by_start[start].top_scores[v, :count].astype(np.float64) for start in starts]
+        for v, starts in enumerate(serving)
+    ]
 
 
 def clip_windows(policy: str, keyframes: int, budget: int) -> list[tuple[int, int]]:

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 
 from x2localizer.datasets.dataset import Dataset
 from x2localizer.encoders import open_bundle
+from x2localizer.encoders.tile_decoder import TileDecoder, open_decoder
 from x2localizer.errors import UserError
 from x2localizer.evaluate import linked_clips, long_range, protocols, recordings, tables, tracking, tracking_tables
 from x2localizer.evaluate.embed import Embeddings
@@ -73,6 +74,7 @@ def run_protocol(
     foreign_arms: Sequence[str] = (),
     most_rides: int | None = None,
     workers: int = 2,
+    decoder: Path | None = None,
 ) -> ProtocolResult:
     """Measure models on a dataset, side by side on the same videos and galleries.
 
@@ -84,7 +86,9 @@ def run_protocol(
     keep_first: of rankings files: where an item is listed twice, the first counts.
     foreign, arms, foreign_arms, most_rides, workers: of tracking; see
         :func:`x2localizer.evaluate.tracking.run_tracking` and :func:`x2localizer.evaluate.tracked.arms_named`.
+    decoder: of the protocols fine and long-range: a temporal decoder's folder, for the model it was trained for.
     """
+    chooser = None if decoder is None else open_decoder(decoder)
     if protocol == "tracking":
         return _tracking(models, data, split, work, report, foreign, arms, foreign_arms, most_rides, workers)
     if protocol == "long-range":
@@ -92,15 +96,17 @@ def run_protocol(
             gallery = "imagery" if long_range.imagery_of(data, split) else "dataset"
         if gallery == "dataset":
             return _on_dataset(models, data, split, work, report)
-        windows = _on_imagery(models, data, split, work, report, arms)
-        arms = [name for name in arms if name not in long_range.all_arms()]
+        windows = _on_imagery(models, data, split, work, report, arms, chooser)
+        arms = [name for name in arms if name not in long_range.window_arms(decoder=True)]
         if not tracked or not recordings.sources_of(data, recordings.tracked_rides(data, split)):
             return windows
         return windows.with_tracking(
             _tracking(models[:1], data, split, work, report, foreign, arms, foreign_arms, most_rides, workers)
         )
     chosen = [replace(entrant, keep_first=keep_first) for model in models for entrant in entrants(model)]
-    measure = {"coarse": _coarse, "fine": _fine, "random-start": _random_start}[protocol]
+    if protocol == "fine":
+        return _fine(chosen, data, split, work, report, chooser)
+    measure = {"coarse": _coarse, "random-start": _random_start}[protocol]
     return measure(chosen, data, split, work, report)
 
 
@@ -119,8 +125,14 @@ def _coarse(chosen: list[Entrant], data: Dataset, split: str, work: Path, report
     return ProtocolResult(values, text + ("\n\n" + tables.claims_text(claims) if claims else ""))
 
 
-def _fine(chosen: list[Entrant], data: Dataset, split: str, work: Path, report: Progress) -> ProtocolResult:
-    rows = protocols.fine_rows(chosen, data, split, work, report)
+def _fine(
+    chosen: list[Entrant], data: Dataset, split: str, work: Path, report: Progress, decoder: TileDecoder | None
+) -> ProtocolResult:
+    if decoder is not None and all(
+        entrant.encoder is None or entrant.encoder.fingerprint != decoder.encoder for entrant in chosen
+    ):
+        raise UserError("The decoder was trained for none of these models.", "Name the bundle it was trained for.")
+    rows = protocols.fine_rows(chosen, data, split, work, report, decoder=decoder)
     cells = tables.fine_cells(rows)
     videos, frames = len(rows[0].gate), len(rows[0].found.ranks)
     text = f"{split}: {frames:,} frames of {videos:,} videos; 95% intervals by bootstrap over videos, seed 42\n\n"
@@ -143,24 +155,28 @@ def _random_start(chosen: list[Entrant], data: Dataset, split: str, work: Path, 
 
 
 def _on_imagery(
-    models: Sequence[str], data: Dataset, split: str, work: Path, report: Progress, names: Sequence[str]
-) -> ProtocolResult:
+    models: Sequence[str], data: Dataset, split: str, work: Path, report: Progress, names: Sequence[str],
+    decoder: TileDecoder | None,
+) -> ProtocolResult:  # fmt: skip
     """Long range as deployed: the localizer over one gallery of all areas.
 
     The first bundle runs every arm, or those of some names; further ones run those that GAReT's objective is compared
     by.
     """
+    if decoder is not None and open_bundle(models[0]).fingerprint != decoder.encoder:
+        raise UserError("The decoder was trained for another bundle.", "Name first the bundle it was trained for.")
     rides = long_range.long_rides(data, split)
     followed: dict[str, list[long_range.Followed]] = {}
     sizes = []
     for number, name in enumerate(models):
         bundle = open_bundle(name)
-        arms = long_range.window_arms(names) if number == 0 else long_range.garet_arms()
+        windows = long_range.window_arms(names, decoder=decoder is not None)
+        arms = windows if number == 0 else long_range.garet_arms()
         by_tiles = all(similarities.get(arm.similarity).codes == "tiles" for arm in arms.values())
         codes: tuple[CodeKind, ...] = ("tiles",) if by_tiles else ("tiles", "regions")
         gallery = long_range.split_gallery(data, split, bundle, work, report, codes)
         followed |= long_range.run_arms(
-            data, rides, gallery, bundle, arms, lambda done, total: report("drives", done, total)
+            data, rides, gallery, bundle, arms, lambda done, total: report("drives", done, total), decoder
         )
         sizes.append((bundle.fingerprint, len(gallery.regions)))
     result = long_range.summarize(rides, followed)

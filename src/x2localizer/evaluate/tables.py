@@ -59,6 +59,7 @@ class FineCell:
     error_75_m: float
     params_m: float | None = None
     latency_ms: float | None = None
+    matching: str = "frame"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ def fine_cells(rows: Sequence[FineRow]) -> list[FineCell]:
             FineCell(row.run, row.model, row.similarity, row.budget, row.gallery, row.refresh, recall_at(ranks, 1),
                      *bootstrap_interval(hits, weights=frames), recall_at(ranks, 5), recall_at(ranks, 10),
                      100.0 * float((ranks < NEVER).mean()), 100.0 * float(row.gate.mean()),
-                     *(float(v) for v in quartiles), params_m=size, latency_ms=row.latency_ms)
+                     *(float(v) for v in quartiles), size, row.latency_ms, row.matching)
         )  # fmt: skip
     return cells
 
@@ -165,15 +166,16 @@ def prefix_text(cells: Sequence[Cell]) -> str:
 
 
 def fine_text(cells: Sequence[FineCell]) -> str:
-    """The table of frame localization; sizes and times where they were measured."""
+    """The table of frame localization; sizes, times and matchings where there are some."""
     sized = any(c.params_m is not None for c in cells)
+    several = any(c.matching != "frame" for c in cells)
     more = ["size", "ms"] if sized else []
     return markdown(
-        ["run", "model", *more, "tau", "gallery", "candidates", "Gate@10", "R@1 (95%)", "R@5", "R@10", "R@All",
-         "median error"],
+        ["run", "model", *more, "tau", "gallery", "candidates", *(["matching"] if several else []), "Gate@10",
+         "R@1 (95%)", "R@5", "R@10", "R@All", "median error"],
         ((c.run, c.model, *((_or_dash(c.params_m, "M"), _or_dash(c.latency_ms)) if sized else ()), c.budget, c.gallery,
-          c.refresh, f"{c.gate:.1f}", spread(c.r1, c.r1_low, c.r1_high), f"{c.r5:.1f}", f"{c.r10:.1f}",
-          f"{c.r_all:.1f}", f"{c.error_50_m:.0f} m") for c in cells),
+          c.refresh, *([c.matching] if several else []), f"{c.gate:.1f}", spread(c.r1, c.r1_low, c.r1_high),
+          f"{c.r5:.1f}", f"{c.r10:.1f}", f"{c.r_all:.1f}", f"{c.error_50_m:.0f} m") for c in cells),
     )  # fmt: skip
 
 

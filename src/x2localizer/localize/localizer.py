@@ -16,11 +16,13 @@ from PIL import Image as Pillow
 from x2localizer import geo
 from x2localizer.config import LocalizeSettings
 from x2localizer.encoders import Bundle, Encoder
+from x2localizer.encoders.tile_decoder import TileDecoder, open_decoder
 from x2localizer.errors import ConfigError
 from x2localizer.gallery.store import Gallery, check_encoder
 from x2localizer.gallery.tiles import TileReader
 from x2localizer.localize.belief import Belief, Match
 from x2localizer.localize.confidence import NEVER_SURE, Confidence, evidence_for
+from x2localizer.localize.decoding import DecodedBelief
 from x2localizer.localize.frames import FrameGate
 from x2localizer.localize.refresh import SearchMoment, policies
 from x2localizer.search import Prior, RankedRegions, Searcher
@@ -70,6 +72,7 @@ class Localizer:
     prior: what is known in advance of where the camera is.
     searcher: one that is shared by several localizers of the same gallery and settings.
     confidence: instead of the one that comes with the bundle.
+    decoder: of the settings' matching "decoder"; by default the one in the bundle's folder.
     """
 
     def __init__(
@@ -81,6 +84,7 @@ class Localizer:
         prior: Prior | None = None,
         searcher: Searcher | None = None,
         confidence: Confidence | None = None,
+        decoder: TileDecoder | None = None,
     ) -> None:
         check_encoder(gallery, encoder)
         self.gallery, self.encoder = gallery, encoder
@@ -102,6 +106,7 @@ class Localizer:
             )
         self._allowed = None if prior is None else prior.allowed(gallery.regions)
         self.confidence = confidence or self._own_confidence()
+        self._decoder = decoder or self._own_decoder()
         self._tiles = TileReader(gallery)
         self._gate = FrameGate(self.settings.gap_s)
         self._budget = min(self.settings.budget, encoder.spec.frames)
@@ -112,6 +117,13 @@ class Localizer:
             return NEVER_SURE
         manifest = self.gallery.manifest
         return Confidence.load(self.encoder.root, self.settings, (manifest.zoom, manifest.stride))
+
+    def _own_decoder(self) -> TileDecoder | None:
+        if self.settings.matching != "decoder":
+            return None
+        if not isinstance(self.encoder, Bundle):
+            raise ConfigError("Matching by a decoder needs one.", "Give the localizer a decoder, or a bundle with one.")
+        return open_decoder(self.encoder.root, self.encoder.fingerprint, threads=self.encoder.threads)
 
     def _fresh_state(self) -> _State:
         return _State(deque(maxlen=self._budget))
@@ -191,7 +203,9 @@ class Localizer:
         grid, scores = self._tiles.grid(regions), ranked.scores.astype(np.float64)
         if not grid.valid.any():
             return
-        if state.belief is None:
+        if state.belief is None and self._decoder is not None:
+            state.belief = DecodedBelief(grid, scores, self.settings, self._decoder)
+        elif state.belief is None:
             state.belief = Belief(grid, scores, self.settings)
         else:
             state.belief = state.belief.carried_over(grid, scores, restart_share)
