@@ -191,6 +191,19 @@ def test_the_total_is_the_sum_of_its_parts() -> None:
     }  # fmt: skip
 
 
+def test_distillation_without_its_factor_is_two_hundred_times_as_heavy() -> None:
+    printed, plain = ObjectiveSettings(), ObjectiveSettings(scale_distillation=False)
+    s_g = {budget: _matrix(20 + budget) for budget in (1, 8)}
+    teacher = _matrix(60)
+    before, after = (total_loss(s_g, {}, teacher, o) for o in (printed, plain))
+    for term in ("self", "teacher"):
+        assert float(after.terms[term]) == pytest.approx(float(before.terms[term]) / 0.07**2, rel=1e-9)
+    for term in ("global_1", "global_8"):
+        assert float(after.terms[term]) == float(before.terms[term])
+    more = sum(eta * float(after.terms[term] - before.terms[term]) for term, eta in (("self", 0.2), ("teacher", 1.0)))
+    assert float(after.total) == pytest.approx(float(before.total) + more, rel=1e-9)
+
+
 def test_a_weight_of_zero_leaves_a_term_out() -> None:
     o = ObjectiveSettings(eta_self=0.0, eta_teacher=0.0, lambda_f={1: 0.0, 8: 0.0}, lambda_g={1: 1.0, 8: 1.0})
     losses = total_loss({1: _matrix(1), 8: _matrix(2)}, {1: _matrix(3)}, _matrix(4), o)

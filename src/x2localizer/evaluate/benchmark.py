@@ -83,6 +83,7 @@ ABLATIONS = {
     "symmetric": (EVERYWHERE,),
     "without self-distillation": ("objective.eta_self=0",),
     "without teacher": ("objective.eta_teacher=0",),
+    "distillation without tau_d^2": ("objective.scale_distillation=false",),
 }
 SENSITIVITY = {
     "lambda_f (1, 0.5, 0.25)": ("objective.lambda_f={1=1.0, 2=0.5, 4=0.25, 8=0}",),

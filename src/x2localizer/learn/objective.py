@@ -73,16 +73,19 @@ def mixed_similarity(s_g: Tensor, s_f: Tensor) -> Tensor:
     return (s_g + s_f) / 2
 
 
-def rank_distillation(s: Tensor, teacher: Tensor, temperature: float, allowed: Tensor | None = None) -> Tensor:
+def rank_distillation(
+    s: Tensor, teacher: Tensor, temperature: float, allowed: Tensor | None = None, *, scaled: bool = True
+) -> Tensor:
     """D_rank, equation 12: tau_d^2 KL(softmax(teacher / tau_d) || softmax(s / tau_d)), averaged over rows.
 
-    The teacher gets no gradient, in self-distillation either.
+    The teacher gets no gradient, in self-distillation either. ``scaled=False`` leaves tau_d^2 out.
     """
     student = torch.log_softmax(_without(s / temperature, allowed), dim=-1)
     target = torch.log_softmax(_without(teacher.detach() / temperature, allowed), dim=-1)
     share = target.exp()
     terms = torch.where(share > 0, share * (target - student), torch.zeros_like(share))
-    return temperature**2 * terms.sum(-1).mean()
+    divergence = terms.sum(-1).mean()
+    return temperature**2 * divergence if scaled else divergence
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +133,14 @@ def total_loss(
         part, named = alignment_loss(s_g[budget], s_f.get(budget), budget, settings, allowed, target)
         total = total + settings.gamma[budget] * part
         terms |= named
-    shorter = [budget for budget in s_g if budget < full]
+    shorter, scaled = [budget for budget in s_g if budget < full], settings.scale_distillation
     if settings.eta_self and shorter:
-        pulls = [rank_distillation(s_g[budget], s_g[full], settings.tau_d, allowed) for budget in shorter]
+        pulls = [
+            rank_distillation(s_g[budget], s_g[full], settings.tau_d, allowed, scaled=scaled) for budget in shorter
+        ]
         terms["self"] = torch.stack(pulls).mean()
         total = total + settings.eta_self * terms["self"]
     if settings.eta_teacher and teacher is not None:
-        terms["teacher"] = rank_distillation(s_g[full], teacher, settings.tau_d, allowed)
+        terms["teacher"] = rank_distillation(s_g[full], teacher, settings.tau_d, allowed, scaled=scaled)
         total = total + settings.eta_teacher * terms["teacher"]
     return Losses(total, terms)
