@@ -1,4 +1,4 @@
-"""The temporal decoder: its beam against the plain one, its graph against torch, and that it learns to follow a path."""
+"""The temporal decoder: its beam against the plain one, its graph against torch, and that it learns a path."""
 
 from __future__ import annotations
 

@@ -55,8 +55,8 @@ def test_similarities_equal_loops_and_tiles_without_data_do_not_count(k: int) ->
         np.testing.assert_allclose(fine_similarity(s_tok, 0.01), s_tok.max((1, 2)), atol=0.031)
 
 
-def _naive_paths(s: Codes, valid: npt.NDArray[np.bool_], t: float, reach: int) -> float:
-    """s_path of one region: every path written out. (k, l) similarities, (l,) valid."""
+def _naive_paths(s: Codes, valid: npt.NDArray[np.bool_], t: float, reaches: list[int]) -> float:
+    """s_path of one region: every path written out. (k, l) similarities, (l,) valid, (k - 1,) reaches."""
     k, per = s.shape
     m = math.isqrt(per)
     paths: list[tuple[tuple[int, ...], float]] = [
@@ -64,6 +64,7 @@ def _naive_paths(s: Codes, valid: npt.NDArray[np.bool_], t: float, reach: int) -
     ]
     for frame in range(1, k):
         longer: list[tuple[tuple[int, ...], float]] = []
+        reach = reaches[frame - 1]
         for path, odds in paths:
             for tile in range(per):
                 near = abs(tile // m - path[-1] // m) <= reach and abs(tile % m - path[-1] % m) <= reach
@@ -84,11 +85,24 @@ def test_summed_tiles_and_paths_equal_loops(k: int, reach: int) -> None:
     for i in range(4):
         seen = s_tok[i].astype(np.float64)[:, valid[i]]
         assert tiles[i] == pytest.approx(np.mean(0.1 * np.log(np.exp(seen / 0.1).mean(1))), abs=1e-5)
-        assert paths[i] == pytest.approx(_naive_paths(s_tok[i].astype(np.float64), valid[i], 0.1, reach), abs=1e-5)
+        assert paths[i] == pytest.approx(
+            _naive_paths(s_tok[i].astype(np.float64), valid[i], 0.1, [reach] * 2), abs=1e-5
+        )
     if k == 1:
         np.testing.assert_allclose(paths, tiles, atol=1e-6)
     cold = summed_tiles(s_tok, valid, 1e-4)
     np.testing.assert_allclose(cold, best_tiles(s_tok, valid), atol=1e-3)  # without temperature the best tile decides
+
+
+def test_each_step_of_a_path_may_have_a_reach_of_its_own() -> None:
+    rng = np.random.default_rng(5)
+    s_tok, valid = token_similarity(_unit(rng, 3, 16), _unit(rng, 4, 16, 16)), np.ones((4, 16), np.bool_)
+    for reaches in ([1, 2], [2, 1], [3, 1]):
+        paths = summed_paths(s_tok, valid, 0.1, reaches)
+        for i in range(4):
+            naive = _naive_paths(s_tok[i].astype(np.float64), valid[i], 0.1, reaches)
+            assert paths[i] == pytest.approx(naive, abs=1e-5)
+    np.testing.assert_array_equal(summed_paths(s_tok, valid, 0.1, [2, 2]), summed_paths(s_tok, valid, 0.1, 2))
 
 
 def _naive_turning_paths(s: Codes, valid: npt.NDArray[np.bool_], t: float, reach: int, headings: int) -> float:

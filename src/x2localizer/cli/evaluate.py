@@ -16,7 +16,8 @@ def evaluate(
     models: Annotated[list[str], typer.Argument(help="Training runs, checkpoints, bundles, or rankings files.")],
     data: Annotated[Path, typer.Option(help="A dataset.")],
     protocol: Annotated[
-        Literal["coarse", "fine", "random-start", "long-range", "tracking"], typer.Option(help="What to measure.")
+        Literal["coarse", "fine", "random-start", "long-range", "tracking", "streams"],
+        typer.Option(help="What to measure."),
     ] = "coarse",
     split: Annotated[str, typer.Option(help="val while choosing settings, test for published figures.")] = "test",
     out: Annotated[Path | None, typer.Option(help="Folder for results.json, table.md and plots.")] = None,
@@ -56,7 +57,8 @@ def evaluate(
     coarse: which region holds the video, given its first 1, 2, 4 and 8 keyframes? With the paper's claims about the
     first run. fine: then each frame among the tiles of the 10 best regions. random-start: the same from anywhere in the
     video. long-range: drives that leave their first region, searched once, with SWRL, and followed by odometry, tiles
-    and roads. tracking: only the last of these.
+    and roads. tracking: only the last of these. streams: the regions again, by other frames than the 8 keyframes: more
+    of them, or those that add something.
 
     A rankings file (CSV or Parquet: query, item, score, and budget) is scored by the same code.
 

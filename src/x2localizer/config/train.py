@@ -72,8 +72,8 @@ class ObjectiveSettings(Settings):
     tau_d: float = Field(0.07, gt=0)
     """Temperature of both distillations."""
     scale_distillation: bool = True
-    """Whether both distillations are multiplied by tau_d^2, as the paper prints them. At 0.07 that is 0.005, and next to
-    nothing is left of them; False leaves the factor out."""
+    """Whether both distillations are multiplied by tau_d^2, as the paper prints them. At 0.07 that is 0.005, and next
+    to nothing is left of them; False leaves the factor out."""
     gamma: dict[int, float] = {1: 0.05, 2: 0.10, 4: 0.25, 8: 2.00}
     """Weight of each budget."""
     lambda_g: dict[int, float] = {1: 1.0, 2: 1.0, 4: 1.0, 8: 1.0}

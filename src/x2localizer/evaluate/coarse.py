@@ -60,8 +60,11 @@ class RegionScorer:
         """Which codes the similarities compare."""
         return tuple(self._by_codes)
 
-    def scores(self, queries: dict[CodeKind, Query]) -> dict[str, Codes]:
-        """Similarities of one prefix with all regions, by name, (r,) each; one query for each kind of codes."""
+    def scores(self, queries: dict[CodeKind, Query], reach: Sequence[int] | None = None) -> dict[str, Codes]:
+        """Similarities of one prefix with all regions, by name, (r,) each; one query for each kind of codes.
+
+        ``reach`` is that between each two frames of the prefix, where they are not as far apart as keyframes.
+        """
         out: dict[str, Codes] = {}
         for kind, chosen in self._by_codes.items():
             query, regions = queries[kind], self._regions[kind]
@@ -71,7 +74,9 @@ class RegionScorer:
                 s_tok = token_similarity(query.tokens, np.ascontiguousarray(regions.tokens[part]))
                 s_g = None if query.whole is None else np.asarray(regions.whole[part] @ query.whole, np.float32)
                 headings = self._split.encoder.spec.headings if kind == "tiles" else 1
-                compared = Compared(s_tok, s_g, None, self._temperature, self.reach, headings)
+                compared = Compared(
+                    s_tok, s_g, None, self._temperature, self.reach if reach is None else reach, headings
+                )
                 for similarity in chosen:
                     parts[similarity.name].append(similarity.score(compared))
             out |= {name: np.concatenate(values) for name, values in parts.items()}
@@ -80,9 +85,14 @@ class RegionScorer:
 
 def reach_of(split: Embeddings) -> int:
     """Tiles at half stride that a car may move along each axis between two keyframes of the split."""
+    return reach_in(split, split.keyframe_spacing_s)
+
+
+def reach_in(split: Embeddings, seconds: float) -> int:
+    """Tiles at half stride that a car may move along each axis in some time."""
     furthest = max(abs(row.lat_deg) for row in split.regions)
     half_tile_m = geo.tile_size_m(furthest, split.regions[0].zoom) / 2
-    return cells_in_reach(MotionSettings(), split.keyframe_spacing_s, half_tile_m)
+    return cells_in_reach(MotionSettings(), seconds, half_tile_m)
 
 
 def queries_of(split: Embeddings, budget: int, kinds: Sequence[CodeKind], starts: Ints | None = None) -> Queries:

@@ -12,7 +12,16 @@ from x2localizer.datasets.dataset import Dataset
 from x2localizer.encoders import open_bundle
 from x2localizer.encoders.tile_decoder import TileDecoder, open_decoder
 from x2localizer.errors import UserError
-from x2localizer.evaluate import linked_clips, long_range, protocols, recordings, tables, tracking, tracking_tables
+from x2localizer.evaluate import (
+    linked_clips,
+    long_range,
+    protocols,
+    recordings,
+    streams,
+    tables,
+    tracking,
+    tracking_tables,
+)
 from x2localizer.evaluate.embed import Embeddings
 from x2localizer.evaluate.entrants import Entrant, entrants
 from x2localizer.evaluate.tracked import arms_named
@@ -20,7 +29,7 @@ from x2localizer.files import write_text
 from x2localizer.similarity import CodeKind, similarities
 from x2localizer.types import Progress
 
-Protocol = Literal["coarse", "fine", "random-start", "long-range", "tracking"]
+Protocol = Literal["coarse", "fine", "random-start", "long-range", "tracking", "streams"]
 PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
 LongRangeGallery = Literal["auto", "imagery", "dataset"]
 
@@ -32,11 +41,13 @@ class ProtocolResult:
     values: for the results file.
     text: tables in Markdown.
     panels: curves for a plot, by panel and name.
+    axes: what the plot shows across and up.
     """
 
     values: dict[str, Any]
     text: str
     panels: dict[str, Any] = field(default_factory=dict)
+    axes: tuple[str, str] = ("seconds since the first frame", "% of frames within 80 m")
 
     def with_tracking(self, other: ProtocolResult) -> ProtocolResult:
         """The arms of both, windows before tracking."""
@@ -54,7 +65,7 @@ class ProtocolResult:
             from x2localizer.show.plots import save_curves  # noqa: PLC0415 - matplotlib takes a second to load
 
             files.append(folder / "curves.png")
-            save_curves(files[2], self.panels, "seconds since the first frame", "% of frames within 80 m")
+            save_curves(files[2], self.panels, *self.axes)
         return files
 
 
@@ -106,7 +117,7 @@ def run_protocol(
     chosen = [replace(entrant, keep_first=keep_first) for model in models for entrant in entrants(model)]
     if protocol == "fine":
         return _fine(chosen, data, split, work, report, chooser)
-    measure = {"coarse": _coarse, "random-start": _random_start}[protocol]
+    measure = {"coarse": _coarse, "random-start": _random_start, "streams": _streams}[protocol]
     return measure(chosen, data, split, work, report)
 
 
@@ -152,6 +163,17 @@ def _random_start(chosen: list[Entrant], data: Dataset, split: str, work: Path, 
     }  # fmt: skip
     text = _heading(split, videos, gallery) + tables.prefix_text(cells) + "\n\n" + tables.fine_text(fine_cells)
     return ProtocolResult(values, text)
+
+
+def _streams(chosen: list[Entrant], data: Dataset, split: str, work: Path, report: Progress) -> ProtocolResult:
+    found = [streams.stream_rows(entrant, data, split, work, report) for entrant in streams.able(chosen)]
+    rows = [row for part in found for row in part]
+    videos, gallery = len(data.videos(split)), len(data.regions(split))
+    values = {"videos": videos, "gallery": gallery, "rows": [asdict(row) for row in rows]}
+    return ProtocolResult(
+        values, _heading(split, videos, gallery) + streams.table_text(rows), streams.panels(rows),
+        ("frames encoded per clip", "R@1 in %"),
+    )  # fmt: skip
 
 
 def _on_imagery(

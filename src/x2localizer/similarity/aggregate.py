@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -53,24 +54,27 @@ def summed_tiles(s_tok: Codes, valid: Bools | None = None, temperature: float = 
 
 
 def summed_paths(
-    s_tok: Codes, valid: Bools | None = None, temperature: float = TAU_SUM, reach: int = 4, headings: int = 1
-) -> Codes:
+    s_tok: Codes, valid: Bools | None = None, temperature: float = TAU_SUM, reach: int | Sequence[int] = 4,
+    headings: int = 1,
+) -> Codes:  # fmt: skip
     """The log of the mean odds over all paths, per frame, (r,).
 
     The tiles of a region are a square, row by row; a path moves at most ``reach`` rows and columns from one frame to
-    the next. Where tiles have a code for each heading, it moves the way it looks, and turns.
+    the next; a sequence says it of each step, (k - 1,). Where tiles have a code for each heading, it moves the way it
+    looks, and turns.
     """
     top, odds = _odds(s_tok, valid, temperature)
     r, k, per = odds.shape
     m = math.isqrt(per // headings)
     grid = np.ascontiguousarray(odds.reshape(r, k, m, m, headings).transpose(1, 4, 0, 2, 3))  # (k, h, r, m, m)
     spread = _spread if headings == 1 else _spread_ahead
+    reaches = [reach] * (k - 1) if isinstance(reach, int) else reach
     mass = grid[0] / _count(valid, odds)[:, :, None]
     log_odds = np.zeros(r, np.float32)
     for frame in range(1, k):
         total = mass.sum((0, 2, 3))
         log_odds += np.log(total)
-        mass = spread(mass / total[:, None, None], reach) * grid[frame] + np.float32(1e-30)
+        mass = spread(mass / total[:, None, None], reaches[frame - 1]) * grid[frame] + np.float32(1e-30)
     log_odds += np.log(mass.sum((0, 2, 3)))
     return np.asarray(top.mean(1) + temperature * log_odds / k, np.float32)
 

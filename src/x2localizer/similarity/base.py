@@ -41,7 +41,8 @@ class Compared:
     s_g: the window as a whole with each region, (r,); None for similarities of tiles.
     valid: which tiles hold data, (r, l); None if all do.
     temperature: of the soft maxima of s_f that the encoder was trained with; tau_f of the paper.
-    reach: how many tiles at half stride the camera may move along each axis between two keyframes.
+    reach: how many tiles at half stride the camera may move along each axis between two keyframes; of each pair of
+        them, (k - 1,), where they are not equally far apart.
     headings: in how many headings each tile is there.
     """
 
@@ -49,7 +50,7 @@ class Compared:
     s_g: Codes | None = None
     valid: Bools | None = None
     temperature: float = 0.01
-    reach: int = 4
+    reach: int | Sequence[int] = 4
     headings: int = 1
 
 
