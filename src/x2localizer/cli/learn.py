@@ -125,6 +125,9 @@ def train_decoder(
     ],
     data: Annotated[Path, typer.Option(help="A dataset with training and validation clips, a frame each second.")],
     out: Annotated[Path, typer.Option(help="Folder of the decoder. A bundle's folder makes it part of the bundle.")],
+    clips: Annotated[
+        int | None, typer.Option(help="Learn from so many clips of each split only, to save time.", min=2)
+    ] = None,
     work: Annotated[Path, typer.Option(help="Folder for codes, kept for the next run.")] = Path("evaluation"),
     overrides: SetOption = None,
 ) -> None:
@@ -155,7 +158,13 @@ def train_decoder(
     with progress_bar("encoding") as progress:
         train_on, held_out = (
             lessons_of(
-                encoder, source, split, work, lambda what, done, total: progress(done, total, what), settings.tiles
+                encoder,
+                source,
+                split,
+                work,
+                lambda what, done, total: progress(done, total, what),
+                settings.tiles,
+                clips,
             )
             for split in ("train", "val")
         )

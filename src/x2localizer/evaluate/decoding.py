@@ -19,7 +19,6 @@ from x2localizer.evaluate.embed import Embeddings
 from x2localizer.evaluate.fine import (
     NEVER,
     Fine,
-    GalleryKind,
     TileGallery,
     best_headings,
     distances_m,
@@ -34,7 +33,6 @@ from x2localizer.types import Floats, Ints, Progress
 if TYPE_CHECKING:  # needs torch
     from x2localizer.learn.train_decoder import Lesson
 
-GALLERIES: tuple[GalleryKind, ...] = ("grid", "gps")
 LESSON_BUDGETS = (1, 8)
 Candidates = Sequence[Sequence[Ints]]
 """The candidate regions of each frame of each video."""
@@ -148,21 +146,27 @@ def along_path(
     return Fine(np.array(ranks), np.array(errors), np.array(video))
 
 
-def lessons_of(encoder: Encoder, data: Dataset, split: str, work: Path, report: Progress, most: int) -> Lesson:
+def lessons_of(
+    encoder: Encoder, data: Dataset, split: str, work: Path, report: Progress, most: int, clips: int | None = None
+) -> Lesson:
     """What a decoder learns from on a split: all clips, with the candidates of one keyframe and of all, by s_path.
 
-    Tiles are those of both galleries, of the map's grid and around the cameras' places.
+    Tiles are those of the map's grid, which a deployment has; it may be used with others. ``most`` is for each frame;
+    ``clips`` is how many are taken, evenly over the split, if not all.
     """
     from x2localizer.learn.train_decoder import Lesson  # noqa: PLC0415 - torch is heavy
 
-    encoded = Embeddings(data, split, encoder, work, report)
+    videos = data.videos(split)
+    if clips is not None and clips < len(videos):
+        videos = [videos[i] for i in np.linspace(0, len(videos) - 1, clips).round().astype(int)]
+    encoded = Embeddings(data, split, encoder, work, report, videos=videos)
     frames = [np.arange(a, b) for a, b in pairwise(encoded.first_frame)]
     parts = []
     for budget in LESSON_BUDGETS:
         report(f"candidates of {budget} keyframes", 0, 1)
         top = coarse(encoded, budget, ["s_path"])["s_path"].top
         candidates = [[regions] * len(rows) for regions, rows in zip(top, frames, strict=True)]
-        parts += [lesson(encoded, tile_gallery(encoded, kind), frames, candidates, most) for kind in GALLERIES]
+        parts.append(lesson(encoded, tile_gallery(encoded, "grid"), frames, candidates, most))
     choices = parts[0].choices
     for part in parts[1:]:
         choices = choices.join(part.choices)

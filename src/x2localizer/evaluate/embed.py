@@ -133,7 +133,8 @@ class Embeddings:
                 yield [found.whole, found.tokens]
 
         count, some = len(self.regions), n * n if self.encoder.spec.tokens else 0
-        whole, tokens = self._kept("region", "regions", [(count, d), (count, some, d)], chunks)
+        shapes: list[tuple[int, ...]] = [(count, d), (count, some, d)]
+        whole, tokens = self._kept("region", "regions", shapes, chunks, of=self.split)
         return SetCodes(whole, tokens)
 
     def prefixes(self, budget: int, starts: Ints | None = None) -> Prefixes:
@@ -191,7 +192,7 @@ class Embeddings:
                 yield [self.encoder.encode_area(self._region(region, n * spec.tile_px))[None]]
 
         shape = (len(self.regions), m, m, spec.headings, spec.dim)
-        (codes,) = self._kept("tile", "half-stride", [shape], chunks)
+        (codes,) = self._kept("tile", "half-stride", [shape], chunks, of=self.split)
         return codes
 
     def _pictures(
@@ -227,10 +228,11 @@ class Embeddings:
         return cut_tiles(self._region(region, n * px), n)
 
     def _kept(
-        self, part: Part, name: str, shapes: list[tuple[int, ...]], chunks: Callable[[], Iterator[list[Codes]]]
-    ) -> list[Codes]:
-        """Arrays from disk, or made a chunk at a time and put there."""
-        stem = self.work / f"{self.encoder.weights_of(part)}-{self.data.contents}-{self._name}-{name}"
+        self, part: Part, name: str, shapes: list[tuple[int, ...]], chunks: Callable[[], Iterator[list[Codes]]],
+        of: str | None = None,
+    ) -> list[Codes]:  # fmt: skip
+        """Arrays from disk, or made a chunk at a time and put there; ``of`` a split, whatever videos are looked at."""
+        stem = self.work / f"{self.encoder.weights_of(part)}-{self.data.contents}-{of or self._name}-{name}"
         paths = [stem.with_name(f"{stem.name}-{k}.npy") for k in range(len(shapes))]
         if not all(path.is_file() for path in paths):
             stem.parent.mkdir(parents=True, exist_ok=True)
