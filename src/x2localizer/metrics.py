@@ -49,6 +49,21 @@ def bootstrap_interval(
     return float(low), float(high)
 
 
+def nested_interval(hits: npt.NDArray[np.floating], seed: int = 42, draws: int = 2000) -> tuple[float, float]:
+    """95% bootstrap interval of the mean of ``hits`` (s, q): of s trainings on the same q queries; resamples both.
+
+    Of a single training it is :func:`bootstrap_interval`.
+    """
+    rng, of_trainings = np.random.default_rng(seed), np.random.default_rng(seed + 1)
+    s, q = hits.shape
+    means = []
+    for _ in range(draws):
+        rows = rng.integers(0, q, q)
+        means.append(float(hits[of_trainings.integers(0, s, s)].mean(0)[rows].mean()))
+    low, high = np.percentile(means, (2.5, 97.5))
+    return float(low), float(high)
+
+
 def paired_difference(
     a: npt.NDArray[np.floating], b: npt.NDArray[np.floating], seed: int = 42, draws: int = 2000
 ) -> tuple[float, float, float]:

@@ -5,22 +5,29 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from x2localizer.cli import app
 from x2localizer.config import STAGES, TrainSettings, load_config
 from x2localizer.encoders import Bundle
+from x2localizer.evaluate import benchmark
 from x2localizer.evaluate.benchmark import (
     PLAN,
+    SEEDS,
     VARIANTS,
     Planned,
     measure_candidates,
     missing,
+    planned_as,
     qualitative,
+    table_of,
     train_missing,
 )
 from x2localizer.evaluate.page import page_of
+from x2localizer.evaluate.seeds import STAGE_OF, Hits, checkpoint_of, seed_claims, seed_rows
+from x2localizer.metrics import bootstrap_interval, nested_interval
 from x2localizer.show.plots import save_heatmaps
 
 
@@ -84,7 +91,7 @@ def test_the_command_measures_what_is_missing_and_writes_the_page(
     made = {path.parent.name for path in results.glob("*/results.json")}
     assert made == {
         "coarse", "fine", "random-start", "ablations", "candidates", "heatmaps", "long-range", "long-range-dataset",
-        "tracking",
+        "tracking", "seeds",
     }  # fmt: skip
     rows = json.loads((results / "ablations" / "results.json").read_text())["rows"]
     assert {row["run"] for row in rows} == {"the paper's objective", "symmetric"}
@@ -92,7 +99,12 @@ def test_the_command_measures_what_is_missing_and_writes_the_page(
     assert page == page_of(results)
     assert "| symmetric |" in page
     again = CliRunner().invoke(app, [*words, "--again", "heatmaps"])
-    assert again.output.count("measured already") == 8
+    assert again.output.count("measured already") == 9
+    seeds = json.loads((results / "seeds" / "results.json").read_text())
+    assert {row["model"] for row in seeds["rows"]} == {"X²Localizer"}
+    assert "DeiT* with seed 44" in seeds["untrained"]
+    assert "Not trained: X²Localizer with seed 43" in page
+    assert "Not trained: global only" in page
     wrong = CliRunner().invoke(app, [*words, "--again", "everything"])
     assert "no table everything" in str(wrong.exception)
 
@@ -108,6 +120,66 @@ def test_missing_runs_are_trained_and_go_on_from_each_other(tiny_dataset: Path, 
     assert missing(tmp_path, plan) == []
     assert any(line.startswith("b: progressive 2 of 2") for line in said)
     train_missing(tiny_dataset, tmp_path, plan, lambda _: pytest.fail("it was trained already"))
+
+
+@pytest.mark.torch
+def test_one_run_at_a_time(tiny_dataset: Path, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs, results = tmp_path / "runs", tmp_path / "docs" / "results"
+    stage_2 = "town/full/best.safetensors"
+
+    def own(planned: Planned) -> tuple[str, ...]:
+        return tuple(item for item in planned.overrides if item.startswith("objective."))
+
+    short = {
+        name: Planned(planned.name, str(small), ("progressive",), stage_2, own(planned))
+        for name, planned in VARIANTS.items()
+    }
+    monkeypatch.setattr(benchmark, "VARIANTS", short)
+    words = ["benchmark", "town", "--data", str(tiny_dataset), "--runs", str(runs), "--out", str(tmp_path / "docs")]
+    words += ["--work", str(tmp_path / "work"), "--only", "tau_f 0.005"]
+    early = CliRunner().invoke(app, words)
+    assert "starts from" in str(early.exception)
+    assert "--only town" in str(early.exception.remedy)  # type: ignore[union-attr]
+    train_missing(tiny_dataset, runs, (Planned("town", str(small), STAGES), short["the paper's objective"]))
+    assert "minutes" in CliRunner().invoke(app, [*words, "--dry"]).output
+    run = CliRunner().invoke(app, words)
+    assert run.exit_code == 0, (run.output, run.exception)
+    assert "town-tau-f-0.005: trained in 0." in run.output
+    assert {path.parent.name for path in results.glob("*/results.json")} == {"sensitivity"}
+    assert "| tau_f 0.005 |" in (tmp_path / "docs" / "benchmark.md").read_text()
+    again = CliRunner().invoke(app, [*words, "--dry"])
+    assert again.output == ""  # it is done
+    wrong = CliRunner().invoke(app, ["benchmark", "town", "--only", "tau_f 0.05"])
+    assert "no run 'tau_f 0.05'" in str(wrong.exception)
+
+
+def test_every_run_belongs_to_a_table() -> None:
+    tables = {table_of(planned) for planned in PLAN}
+    assert tables == {"coarse", "seeds", "ablations", "sensitivity", "beyond"}
+    assert table_of(planned_as("town-garet-seed-44")) == "seeds"
+    assert table_of(planned_as("tau_d 0.10")) == "sensitivity"
+    for model, (run, _) in STAGE_OF.items():  # each model has a run of every seed
+        made = {f"{planned.name}/{stage}" for planned in PLAN for stage in planned.stages}
+        for seed in SEEDS:
+            assert str(checkpoint_of(Path(), model, seed).parent) in made, run
+
+
+def test_claims_stand_against_seeds_and_videos() -> None:
+    rng = np.random.default_rng(0)
+    base = {seed: 100.0 * (rng.random(400) < 0.4) for seed in SEEDS}
+    better = {seed: np.maximum(found, 100.0 * (rng.random(400) < 0.3)) for seed, found in base.items()}
+    once = {**better, 44: np.minimum(base[44], 100.0 * (rng.random(400) < 0.8))}  # worse with one of the seeds
+    for ours, holds in ((better, True), (once, False)):
+        hits: Hits = {("X²Localizer", "s_mix", 1): ours, ("X²Localizer", "s_g", 1): base}
+        (claim,) = seed_claims(hits)
+        assert (claim.claim, claim.seeds, claim.holds) == ("s_mix beats s_g", [42, 43, 44], holds)
+        assert claim.low < claim.difference < claim.high
+        assert claim.difference == pytest.approx(np.mean(claim.by_seed))
+    row, _ = seed_rows({("a", "s_g", 1): base, ("b", "s_g", 1): {42: base[42]}})
+    assert row.least <= row.mean <= row.most
+    assert nested_interval(base[42][None]) == bootstrap_interval(base[42])
+    apart = np.stack([np.zeros(50), np.full(50, 100.0)])  # videos agree, seeds do not: only seeds give a spread
+    assert nested_interval(apart) == (0.0, 100.0)
 
 
 @pytest.mark.slow

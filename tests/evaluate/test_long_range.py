@@ -24,9 +24,11 @@ from x2localizer.evaluate.long_range import (
     Ride,
     all_arms,
     curve,
+    decoder_arms,
     long_rides,
     median_first_s,
     once_of,
+    ours_of,
     panels,
     ride_frames,
     summarize,
@@ -139,6 +141,7 @@ def test_the_protocol_from_the_command_line(tiny_dataset: Path, tiny_bundle: Bun
     garet = "GAReT's objective, as in the paper"
     assert [row["arm"] for row in values["rows"][10:]] == [f"SWRL, {garet}", f"once, {garet}"]
     assert f"SWRL, {garet} over once, {garet}" in values["gains"]
+    assert f"SWRL, as in the paper over SWRL, {garet}" in values["gains"]
 
 
 def test_arms_are_chosen_by_name() -> None:
@@ -155,6 +158,27 @@ def test_arms_are_compared_with_the_one_that_searches_once() -> None:
     assert once_of("SWRL, 5 s, run") == "once, run"
     garet = "GAReT's objective, as in the paper"
     assert once_of(f"SWRL, {garet}") == f"once, {garet}"
+
+
+def test_garets_objective_is_compared_with_ours_by_the_same_refresh() -> None:
+    rides = [_ride("a"), _ride("b")]
+    good, bad = (np.full(40, share, np.bool_) for share in (True, False))
+    garet = "GAReT's objective, as in the paper"
+    arms = {"SWRL, as in the paper": good, "once, as in the paper": bad, f"SWRL, {garet}": bad, f"once, {garet}": bad}
+    found = {arm: [_followed(right) for _ in rides] for arm, right in arms.items()}
+    gains = summarize(rides, found).gains
+    assert gains[f"SWRL, as in the paper over SWRL, {garet}"][0] == 100.0
+    assert gains[f"once, as in the paper over once, {garet}"][0] == 0.0
+    assert len(gains) == 4
+    assert ours_of("SWRL, 5 s, GAReT's objective", ["SWRL, 5 s, X²Localizer"]) == "SWRL, 5 s, X²Localizer"
+    assert ours_of("SWRL, 5 s", ["SWRL"]) == "SWRL, 5 s"
+    assert set(panels(LongRange((), {}, {arm: [] for arm in arms}, []))) == {"regions by s_mix, each frame by itself"}
+
+
+def test_a_decoder_has_arms_of_its_own() -> None:
+    assert set(window_arms(decoder=True)) == {*all_arms(), *decoder_arms()}
+    assert list(window_arms(["SWRL, decoder", "SWRL"], decoder=True)) == ["SWRL", "SWRL, decoder"]
+    assert once_of("SWRL, decoder, as in the paper") in decoder_arms()
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # heavy, and not needed for --help
 
 TABLES = (
     "coarse", "fine", "random-start", "ablations", "beyond", "sensitivity", "candidates", "heatmaps", "long-range",
-    "long-range-dataset", "tracking"
+    "long-range-dataset", "tracking", "seeds"
 )  # fmt: skip
 app = typer.Typer(help="The paper's tables, from training to page.", no_args_is_help=True)
 
@@ -41,35 +41,49 @@ def town(
     train: Annotated[bool, typer.Option(help="Train what is missing: hours. Else measure what is there.")] = True,
     dry: Annotated[bool, typer.Option("--dry", help="Only print what is missing, as commands.")] = False,
     again: Annotated[list[str] | None, typer.Option(help="Measure this table again, such as coarse.")] = None,
-    only: Annotated[list[str] | None, typer.Option(help="Train only this run, such as town-videoswin.")] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="Train only this run, such as 'tau_f 0.005' or town-seed-43, and measure its table again."),
+    ] = None,
     page_only: Annotated[bool, typer.Option("--page-only", help="Only write the page from the results.")] = False,
 ) -> None:
-    """The paper's tables on synthetic towns: trains and measures what is missing, and writes docs/benchmark.md."""
+    """The paper's tables on synthetic towns: trains and measures what is missing, and writes docs/benchmark.md.
+
+    A training that was stopped resumes. With --only, one after the other can be trained when there is time for it.
+    """
     from x2localizer.evaluate import benchmark, page  # noqa: PLC0415
 
     results = out / "results"
     unknown = sorted(set(again or []) - set(TABLES))
     if unknown:
         raise UserError(f"There is no table {unknown[0]}.", f"They are: {', '.join(TABLES)}.")
-    plan = benchmark.planned_runs(only or [])
+    chosen = benchmark.PLAN if not only else tuple(benchmark.planned_as(name) for name in only)
     if dry:
-        for planned in benchmark.missing(runs, plan):
-            say(planned.command(str(data), str(runs)))
+        for planned in benchmark.missing(runs, chosen):
+            spent = benchmark.expected_s(runs, planned)
+            say(planned.command(str(data), str(runs)) + (f"  # {spent / 60:.0f} minutes" if spent else ""))
         return
     if not page_only:
         needs_training()
         if train:
             with status_lines("training ...") as report:
-                benchmark.train_missing(data, runs, plan, report)
-        _measure(data, foreign, runs, results, work, again or [])
+                benchmark.train_missing(data, runs, chosen, report)
+            for planned in chosen if only else ():
+                say(f"{planned.name}: trained in {(benchmark.seconds_of(runs, planned) or 0.0) / 60:.1f} minutes")
+        _measure(
+            data, foreign, runs, results, work, [*(again or []), *(benchmark.table_of(run) for run in chosen if only)],
+            [benchmark.table_of(run) for run in chosen] if only else TABLES,
+        )  # fmt: skip
     page.write_page(results, out / "benchmark.md")
     say(f"page: {out / 'benchmark.md'}")
 
 
-def _measure(data: Path, foreign: Path, runs: Path, results: Path, work: Path, again: list[str]) -> None:
-    """Every table that is not there yet; embeddings that are there are not made again."""
+def _measure(
+    data: Path, foreign: Path, runs: Path, results: Path, work: Path, again: list[str], wanted: Sequence[str]
+) -> None:
+    """The wanted tables that are not there yet; embeddings that are there are not made again."""
     from x2localizer.datasets.dataset import open_dataset  # noqa: PLC0415
-    from x2localizer.evaluate import benchmark  # noqa: PLC0415
+    from x2localizer.evaluate import benchmark, seeds  # noqa: PLC0415
     from x2localizer.evaluate.run import run_protocol  # noqa: PLC0415
     from x2localizer.show.plots import save_heatmaps  # noqa: PLC0415 - matplotlib takes a second to load
 
@@ -127,8 +141,9 @@ def _measure(data: Path, foreign: Path, runs: Path, results: Path, work: Path, a
         "long-range": protocol("long-range", ["town", *garet]),
         "long-range-dataset": protocol("long-range", ["town", *garet], "dataset"),
         "tracking": protocol("tracking", ["town"]),
+        "seeds": table("seeds", lambda report: seeds.measure_seeds(data, "test", runs, work, report)),
     }
-    for name in TABLES:
+    for name in (name for name in TABLES if name in wanted):
         if (results / name / "results.json").is_file() and name not in again:
             say(f"{name}: measured already")
             continue

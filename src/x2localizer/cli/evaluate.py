@@ -16,7 +16,7 @@ def evaluate(
     models: Annotated[list[str], typer.Argument(help="Training runs, checkpoints, bundles, or rankings files.")],
     data: Annotated[Path, typer.Option(help="A dataset.")],
     protocol: Annotated[
-        Literal["coarse", "fine", "random-start", "long-range", "tracking", "streams"],
+        Literal["coarse", "fine", "random-start", "long-range", "tracking", "streams", "compression"],
         typer.Option(help="What to measure."),
     ] = "coarse",
     split: Annotated[str, typer.Option(help="val while choosing settings, test for published figures.")] = "test",
@@ -58,7 +58,8 @@ def evaluate(
     first run. fine: then each frame among the tiles of the 10 best regions. random-start: the same from anywhere in the
     video. long-range: drives that leave their first region, searched once, with SWRL, and followed by odometry, tiles
     and roads. tracking: only the last of these. streams: the regions again, by other frames than the 8 keyframes: more
-    of them, or those that add something.
+    of them, or those that add something. compression: smaller bundles against the first one: recall, milliseconds,
+    bytes.
 
     A rankings file (CSV or Parquet: query, item, score, and budget) is scored by the same code.
 
@@ -75,6 +76,8 @@ def evaluate(
       x2l evaluate town --protocol tracking --data data/standard --foreign data/foreign --split val
 
       x2l evaluate town --protocol tracking --data data/standard --arms "sensors, tiles"
+
+      x2l evaluate town town-int8 --protocol compression --data data/standard --split val
     """
     if rankings is not None and (rankings.suffix != ".parquet" or Path(models[0]).suffix in (".csv", ".parquet")):
         raise UserError(

@@ -16,7 +16,7 @@ import numpy as np
 from x2localizer import geo
 from x2localizer.config import STAGES, TrainSettings, load_config
 from x2localizer.datasets.dataset import open_dataset
-from x2localizer.errors import ConfigError, nearest
+from x2localizer.errors import UserError, nearest
 from x2localizer.evaluate import protocols, tables
 from x2localizer.evaluate.coarse import coarse
 from x2localizer.evaluate.embed import Embeddings
@@ -74,6 +74,25 @@ REGION_BASELINES = tuple(
     for name in ("timesformer", "videoswin", "cvlnet", "screening", "seqgeo")
 )
 FRAME_BASELINES = tuple(Planned(f"town-{name}", f"town-{name}", ("image",)) for name in ("dsm", "l2ltr", "gamanet"))
+SEEDS = (42, 43, 44)
+"""Of stages 2 and 3; 42 is that of the main runs. All share the towers of stage 1, which takes hours: what is compared
+are objectives, and these begin with stage 2."""
+
+
+def seeded(seed: int) -> tuple[Planned, ...]:
+    """The released recipe, the control and DeiT* with another seed."""
+    own = f"town-seed-{seed}"
+    return (
+        Planned(own, "town", ("full", "progressive"), STAGE_1, (f"seed={seed}",)),
+        Planned(
+            f"town-garet-seed-{seed}", "town", ("full",), f"{own}/full/best.safetensors",
+            (f"seed={seed + 1}", "full.steps=300", "full.lr=1e-3"),
+        ),
+        Planned(f"town-deit-seed-{seed}", "town-deit", ("full", "progressive"), STAGE_1, (f"seed={seed}",)),
+    )  # fmt: skip
+
+
+OTHER_SEEDS = tuple(planned for seed in SEEDS[1:] for planned in seeded(seed))
 REFERENCE = "the paper's objective"
 EVERYWHERE = "objective.lambda_f={1=1, 2=1, 4=1, 8=1}"
 # Table 4a of the paper: what is left out of the objective.
@@ -118,16 +137,26 @@ def slug(name: str) -> str:
 VARIANTS = {REFERENCE: variant_of(STAGE_2, "reference", ())}
 VARIANTS |= {name: variant_of(STAGE_2, slug(name), overrides) for name, overrides in ABLATIONS.items()} | BEYOND
 VARIANTS |= {name: variant_of(STAGE_2, slug(name), overrides) for name, overrides in SENSITIVITY.items()}
-PLAN = (*MAIN, *REGION_BASELINES, *FRAME_BASELINES, *VARIANTS.values())
+PLAN = (*MAIN, *REGION_BASELINES, *FRAME_BASELINES, *OTHER_SEEDS, *VARIANTS.values())
 
 
-def planned_runs(names: Sequence[str]) -> tuple[Planned, ...]:
-    """The runs of some names; all of them if none is named."""
-    known = {planned.name: planned for planned in PLAN}
-    for name in names:
-        if name not in known:
-            raise ConfigError(f"The benchmark has no run '{name}'.", nearest(name, known))
-    return tuple(known[name] for name in names) or PLAN
+def planned_as(name: str) -> Planned:
+    """A training run by the name of its folder, or of its row in a table."""
+    by_name = {planned.name: planned for planned in PLAN} | VARIANTS
+    if name not in by_name:
+        raise UserError(f"There is no run '{name}'.", nearest(name, [*by_name]))
+    return by_name[name]
+
+
+def table_of(planned: Planned) -> str:
+    """The table that a run is measured for."""
+    tables_of = {"ablations": ABLATIONS, "sensitivity": SENSITIVITY, "beyond": BEYOND}
+    for table, names in tables_of.items():
+        if any(VARIANTS[name] == planned for name in names):
+            return table
+    if planned in OTHER_SEEDS:
+        return "seeds"
+    return "fine" if planned in FRAME_BASELINES else "coarse"
 
 
 def trained(runs: Path, plan: Sequence[Planned]) -> list[str]:
@@ -143,6 +172,28 @@ def trained_frame_baselines(runs: Path) -> list[str]:
     return [*found, *([f"{screening}+{gamanet}"] if both else [])]
 
 
+def seconds_of(runs: Path, planned: Planned) -> float | None:
+    """How long a run took in all its stages; None if it is not done."""
+    files = [runs / planned.name / stage / "last.safetensors" for stage in planned.stages]
+    if not (runs / planned.last).is_file() or not all(file.is_file() for file in files):
+        return None
+    from x2localizer.learn.checkpoint import load_checkpoint  # noqa: PLC0415 - torch is heavy
+
+    return sum(float(load_checkpoint(file).state["seconds"]) for file in files)
+
+
+def expected_s(runs: Path, planned: Planned) -> float | None:
+    """How long a run will take: as long as one of the same preset, stages and lengths that is done; None if none is."""
+
+    def work(run: Planned) -> tuple[object, ...]:
+        return run.preset, run.stages, sorted(item for item in run.overrides if ".steps=" in item)
+
+    for other in (*PLAN, *VARIANTS.values()):
+        if work(other) == work(planned) and (spent := seconds_of(runs, other)) is not None:
+            return spent
+    return None
+
+
 def missing(runs: Path, plan: Sequence[Planned] = PLAN) -> list[Planned]:
     """What is still to be trained."""
     return [planned for planned in plan if not (runs / planned.last).is_file()]
@@ -155,6 +206,11 @@ def train_missing(
     from x2localizer.learn.loop import train  # noqa: PLC0415 - torch is heavy
 
     for planned in missing(runs, plan):
+        if planned.start is not None and not (runs / planned.start).is_file():
+            raise UserError(
+                f"{planned.name} starts from {runs / planned.start}, which is not there.",
+                f"Train that first: x2l benchmark town --only {planned.start.split('/')[0]}",
+            )
         settings = load_config(TrainSettings, "train", planned.preset, list(planned.overrides))
         start = None if planned.start is None else runs / planned.start
         train(
@@ -164,6 +220,9 @@ def train_missing(
             ),
             start,
         )  # fmt: skip
+        spent = seconds_of(runs, planned)
+        assert spent is not None
+        report(f"{planned.name}: done in {spent / 60:.1f} minutes")
 
 
 def progressive(runs: Path, name: str, similarities: tuple[str, ...] = ("s_mix",)) -> Entrant | None:

@@ -8,7 +8,7 @@ in the paper, for datasets that have no imagery. Every arm gets the same frames 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,6 +41,7 @@ PAPER = {"matching": "frame", "similarity": "s_mix"}
 """Each frame by itself, regions by the paper's similarity."""
 GARET = {"matching": "frame", "similarity": "s_g"}
 """Each frame by itself, regions by their set codes as wholes, as GAReT ranks them."""
+OURS, RIVAL = "X²Localizer", "GAReT's objective"
 WINDOWS = {"1 frame": 1, "5 s": 2, "20 s": 4}
 """Windows of SWRL that the paper compares, in keyframes; ours is 8, 40 s."""
 
@@ -239,7 +240,7 @@ def window_arms(names: Sequence[str] = (), *, decoder: bool = False) -> dict[str
 def garet_arms() -> dict[str, LocalizeSettings]:
     """What the paper's figure compares with: GAReT's objective, ranked as GAReT does, once and with SWRL."""
     return {
-        f"{policy}, GAReT's objective{AS_IN}": LocalizeSettings.model_validate({"policy": policy.lower(), **GARET})
+        f"{policy}, {RIVAL}{AS_IN}": LocalizeSettings.model_validate({"policy": policy.lower(), **GARET})
         for policy in ("SWRL", "once")
     }
 
@@ -308,9 +309,9 @@ def after_shares(rides: list[Ride], followed: list[Followed]) -> Floats:
     ])  # fmt: skip
 
 
-def swrl_gain(rides: list[Ride], swrl: list[Followed], once: list[Followed]) -> tuple[float, float, float]:
-    """SWRL over once after the first region is left, in points: the mean over rides and its paired 95% interval."""
-    return paired_difference(after_shares(rides, swrl), after_shares(rides, once))
+def swrl_gain(rides: list[Ride], better: list[Followed], other: list[Followed]) -> tuple[float, float, float]:
+    """One arm over another after the first region is left, in points: the mean over rides and its paired interval."""
+    return paired_difference(after_shares(rides, better), after_shares(rides, other))
 
 
 def curve(rides: list[Ride], followed: list[Followed]) -> Curve:
@@ -329,7 +330,8 @@ def curve(rides: list[Ride], followed: list[Followed]) -> Curve:
 class LongRange:
     """All results of a run.
 
-    gains: SWRL over once after the first region is left, with its interval, by pair of arms.
+    gains: after the first region is left, with their intervals, by pair of arms: SWRL over once, and ours over GAReT's
+        objective with the same refresh and matching.
     curves: share of frames within 80 m over time, by arm.
     reliability: of the first arm: mean confidence, share within 80 m, frames.
     """
@@ -343,11 +345,11 @@ class LongRange:
 def summarize(rides: list[Ride], found: dict[str, list[Followed]]) -> LongRange:
     """Figures, gains and curves of all arms."""
     rows = tuple(arm_row(arm, rides, followed) for arm, followed in found.items())
-    pairs = [(arm, once_of(arm)) for arm in found]
+    pairs = [(arm, once_of(arm)) for arm in found] + [(ours_of(arm, found), arm) for arm in found]
     gains = {
-        f"{swrl} over {once}": swrl_gain(rides, found[swrl], found[once])
-        for swrl, once in pairs
-        if swrl != once and once in found
+        f"{better} over {other}": swrl_gain(rides, found[better], found[other])
+        for better, other in pairs
+        if better != other and better in found and other in found
     }
     curves = {arm: curve(rides, followed) for arm, followed in found.items()}
     first = next(iter(found.values()))
@@ -355,6 +357,12 @@ def summarize(rides: list[Ride], found: dict[str, list[Followed]]) -> LongRange:
         np.concatenate([one.confidence for one in first]), np.concatenate([one.right for one in first])
     )
     return LongRange(rows, gains, curves, sure_of)
+
+
+def ours_of(arm: str, arms: Iterable[str]) -> str:
+    """The arm of our objective that one of GAReT's is compared with; any other arm itself."""
+    options = (arm.replace(f", {RIVAL}", ""), arm.replace(RIVAL, OURS))
+    return next((name for name in options if RIVAL in arm and name in arms), arm)
 
 
 def once_of(arm: str) -> str:

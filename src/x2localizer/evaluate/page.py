@@ -6,12 +6,12 @@ A section whose results are missing says so. Our comments (``notes.md``) come at
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from x2localizer.evaluate import tables, tracking_tables
+from x2localizer.evaluate import benchmark, compression, seeds, streams, tables, tracking_tables
 from x2localizer.evaluate.long_range import ArmRow, LongRange, table_text
 from x2localizer.files import write_text
 from x2localizer.similarity import similarities
@@ -128,9 +128,68 @@ def _random_start(values: Values) -> str:
     ])  # fmt: skip
 
 
-def _variants(values: Values) -> str:
-    missing = values.get("untrained")
+def _ablations(values: Values) -> str:
+    return _variants(values, benchmark.ABLATIONS)
+
+
+def _sensitivity(values: Values) -> str:
+    return _variants(values, benchmark.SENSITIVITY)
+
+
+def _variants(values: Values, planned: Iterable[str]) -> str:
+    """Those that were measured, and the names of all others that are planned."""
+    done = {row["run"] for row in values["rows"]}
+    missing = [name for name in planned if name not in done]
     return VARIANTS + by_budget(values["rows"]) + (f"\n\nNot trained: {', '.join(missing)}." if missing else "")
+
+
+def _seeds(values: Values) -> str:
+    missing = values["untrained"]
+    return "\n\n".join([
+        "Stages 2 and 3 of the released recipe, of the control and of DeiT*, three times each, from the same towers of "
+        "stage 1. R@1: the mean over seeds, the least and the most, and a 95% interval over seeds and videos.",
+        seeds.seeds_text([seeds.SeedRow(**row) for row in values["rows"]]),
+        "The claims over seeds and videos; one holds if it does so for every seed, and its whole interval does:",
+        seeds.claims_text([seeds.SeedClaim(**row) for row in values["claims"]]),
+        *([f"Not trained: {', '.join(missing)}."] if missing else []),
+    ])  # fmt: skip
+
+
+def _streams(values: Values) -> str:
+    rows = [streams.StreamRow(**row) for row in values["rows"]]
+    run = " ".join(dict.fromkeys(row.run for row in rows))
+    return (
+        "Which region holds the clip, by other frames than its keyframes: more of them, or those that add something: "
+        f"`x2l evaluate {run} --protocol streams --data data/standard --split {values['split']}`. Ranked by s_path; "
+        "`every 5 s` are the paper's keyframes.\n\n"
+        "![R@1 over frames encoded](results/streams/curves.png)\n\n" + streams.table_text(rows)
+    )
+
+
+def _compression(values: Values) -> str:
+    rows = [compression.CompressionRow(**row) for row in values["rows"]]
+    return (
+        "Bundles in other precisions, or with fewer tokens, beside the one they were made from, ranked by "
+        f"{rows[0].similarity}: `x2l evaluate {' '.join(row.run for row in rows)} --protocol compression --data "
+        f"data/standard --split {values['split']}`. Times are medians, taken in turns in one run; in parentheses, what "
+        "the first takes divided by what this one takes. Points lost are the mean over the budgets.\n\n"
+        + compression.table_text(rows)
+    )
+
+
+def _decoding(values: Values) -> str:
+    return (
+        "Frames of clips matched one by one, along our path, and by the temporal decoder, on the same candidates: "
+        f"`x2l evaluate town --protocol fine --decoder decoders/town --data data/standard --split {values['split']}`."
+        "\n\n" + tables.fine_text([tables.FineCell(**row) for row in values["rows"]])
+    )
+
+
+def _decoding_long(values: Values) -> str:
+    return (
+        "The same on long drives, with candidates found once and by SWRL: `x2l evaluate town --protocol long-range "
+        f"--no-tracking --decoder decoders/town --data data/standard --split {values['split']}`.\n\n" + _arms(values)
+    )
 
 
 def _candidates(values: Values) -> str:
@@ -184,6 +243,15 @@ def _long_range_today(values: Values) -> str:
     return (
         "The localizer over one gallery of all test towns, on the dataset of this version: `x2l evaluate town "
         "--protocol long-range --no-tracking --arms SWRL --arms once --data data/standard`.\n\n" + _arms(values)
+    )
+
+
+def _long_range_beside_garet(values: Values) -> str:
+    return (
+        "Our objective beside GAReT's on the dataset of this version, each frame by itself as in the paper, regions by "
+        "s_mix and by s_g: `x2l evaluate town runs/town-garet/bundle --protocol long-range --no-tracking --data "
+        "data/standard`.\n\n"
+        "![share of frames within 80 m over time](results/long-range-garet/curves.png)\n\n" + _arms(values)
     )
 
 
@@ -241,14 +309,20 @@ SECTIONS = (
     Section("The shipped bundles at night", "coarse-night", _at_night, optional=True),
     Section("Frame localization (table 2)", "fine", _frame_localization),
     Section("Random start (table 3)", "random-start", _random_start),
-    Section("The objective (table 4a)", "ablations", _variants),
+    Section("The objective (table 4a)", "ablations", _ablations),
     Section("Candidates and SWRL (table 4b)", "candidates", _candidates),
-    Section("Sensitivity", "sensitivity", _variants),
+    Section("Sensitivity", "sensitivity", _sensitivity),
+    Section("The spread of seeds", "seeds", _seeds),
     Section("What the towers see", "heatmaps", _heatmaps),
     Section("Beyond the paper: every frame counts", "coarse", _every_frame),
     Section("Beyond the paper: every frame counts in training", "beyond", _every_frame_in_training),
+    Section("Denser streams and chosen frames", "streams", _streams, optional=True),
+    Section("Temporal decoding on clips", "decoding", _decoding, optional=True),
+    Section("Smaller bundles", "compression", _compression, optional=True),
     Section("Long range", "long-range", _long_range),
     Section("Long range on drives as cars drive", "long-range-today", _long_range_today, optional=True),
+    Section("Long range beside GAReT's objective", "long-range-garet", _long_range_beside_garet, optional=True),
+    Section("Temporal decoding on long drives", "decoding-long", _decoding_long, optional=True),
     Section("Long range on the dataset's regions", "long-range-dataset", _long_range_on_regions),
     Section("Tracking", "tracking", _tracking),
     Section("Tracking with the eye", "tracking-eye", _tracking_with_eye, optional=True),

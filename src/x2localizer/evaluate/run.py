@@ -13,6 +13,7 @@ from x2localizer.encoders import open_bundle
 from x2localizer.encoders.tile_decoder import TileDecoder, open_decoder
 from x2localizer.errors import UserError
 from x2localizer.evaluate import (
+    compression,
     linked_clips,
     long_range,
     protocols,
@@ -29,7 +30,7 @@ from x2localizer.files import write_text
 from x2localizer.similarity import CodeKind, similarities
 from x2localizer.types import Progress
 
-Protocol = Literal["coarse", "fine", "random-start", "long-range", "tracking", "streams"]
+Protocol = Literal["coarse", "fine", "random-start", "long-range", "tracking", "streams", "compression"]
 PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
 LongRangeGallery = Literal["auto", "imagery", "dataset"]
 
@@ -114,6 +115,8 @@ def run_protocol(
         return windows.with_tracking(
             _tracking(models[:1], data, split, work, report, foreign, arms, foreign_arms, most_rides, workers)
         )
+    if protocol == "compression":
+        return _compression(models, data, split, work, report)
     chosen = [replace(entrant, keep_first=keep_first) for model in models for entrant in entrants(model)]
     if protocol == "fine":
         return _fine(chosen, data, split, work, report, chooser)
@@ -176,6 +179,13 @@ def _streams(chosen: list[Entrant], data: Dataset, split: str, work: Path, repor
     )  # fmt: skip
 
 
+def _compression(models: Sequence[str], data: Dataset, split: str, work: Path, report: Progress) -> ProtocolResult:
+    rows = compression.measure_compression(models, data, split, work, report)
+    videos, gallery = len(data.videos(split)), len(data.regions(split))
+    values = {"videos": videos, "gallery": gallery, "rows": compression.to_values(rows)}
+    return ProtocolResult(values, _heading(split, videos, gallery) + compression.table_text(rows))
+
+
 def _on_imagery(
     models: Sequence[str], data: Dataset, split: str, work: Path, report: Progress, names: Sequence[str],
     decoder: TileDecoder | None,
@@ -215,13 +225,17 @@ def _on_dataset(models: Sequence[str], data: Dataset, split: str, work: Path, re
     videos = [video for ride in rides for video in ride.videos]
     followed: dict[str, list[long_range.Followed]] = {}
     regions = 0
-    for entrant in (entrant for model in models for entrant in entrants(model)[-1:]):
+    chosen = [entrant for model in models for entrant in entrants(model)[-1:]]
+    names = [entrant.model for entrant in chosen]
+    if len(set(names)) < len(names):  # several of one kind are told apart by their runs
+        names = [entrant.run for entrant in chosen]
+    for entrant, name in zip(chosen, names, strict=True):
         if entrant.encoder is None:
             raise UserError(f"{entrant.run} is a rankings file: it has no frames.", "Score it with --protocol coarse.")
         clips = Embeddings(data, split, entrant.encoder, work, report)
         drives = Embeddings(data, split, entrant.encoder, work, report, videos=videos)
         arms = linked_clips.run_clip_arms(entrant, clips, drives, rides, "gps")
-        label = "" if len(models) == 1 else f", {entrant.run}"
+        label = "" if len(models) == 1 else f", {name}"
         followed |= {f"{arm}{label}": found for arm, found in arms.items()}
         regions = len(clips.regions)
     result = long_range.summarize(rides, followed)
