@@ -176,3 +176,11 @@ def test_an_encoder_without_a_folder_needs_a_decoder(tiny_dataset: Path, tiny_bu
     gallery = split_gallery(open_dataset(tiny_dataset), "val", tiny_bundle, tmp_path, lambda *_: None, ("tiles",))
     with pytest.raises(ConfigError, match="needs one"):
         Localizer(gallery, Wrapped(), LocalizeSettings(matching="decoder"))  # type: ignore[arg-type]
+
+
+def test_the_bench_compares_the_beam_with_its_twin(trained: TileDecoder) -> None:
+    run = CliRunner().invoke(app, ["bench", "decoder", str(trained.root), "--clips", "2", "--json"])
+    values = json.loads(run.output)
+    assert values["largest_difference"] < 1e-4
+    assert values["tiles"] == 6
+    assert values["speedup"] == pytest.approx(values["plain_ms"] / values["batched_ms"])

@@ -183,6 +183,26 @@ def localize(
     show_values("localizing", values, as_json, notes)
 
 
+@app.command(epilog="Example: x2l bench decoder decoders/town --json")
+def decoder(
+    folder: Annotated[Path, typer.Argument(help="A temporal decoder; see x2l train-decoder.")],
+    clips: Annotated[int, typer.Option(min=2, help="Clips that are decoded side by side.")] = 16,
+    as_json: JsonOption = False,
+) -> None:
+    """Speed of temporal decoding: a live camera, and many clips side by side against step by step."""
+    from x2localizer.encoders.tile_decoder import open_decoder  # noqa: PLC0415
+    from x2localizer.localize.bench_decoding import bench_decoding  # noqa: PLC0415
+
+    notes = {
+        "live_ms": "for a frame of one camera",
+        "batched_ms": "for a frame, all clips side by side",
+        "plain_ms": "for a frame, one clip and one hypothesis after the other",
+        "speedup": "plain over batched, in one run",
+        "largest_difference": "of a probability",
+    }
+    show_values("temporal decoding", bench_decoding(open_decoder(folder), clips), as_json, notes)
+
+
 @app.command(epilog="Example: x2l bench odometry --json")
 def odometry(
     towns: Annotated[int, typer.Option(min=1, help="Test towns; each has a drive by day and one at night.")] = 4,
