@@ -151,7 +151,7 @@ def test_frames_are_localized_by_all_matchings(
 
 
 def test_the_localizer_follows_a_drive_by_a_decoder_across_searches(
-    from_command_line: Path, tiny_dataset: Path, tiny_bundle: Bundle
+    from_command_line: Path, tiny_dataset: Path, tiny_bundle: Bundle, trained: TileDecoder
 ) -> None:
     data = open_dataset(tiny_dataset)
     gallery = split_gallery(data, "test", tiny_bundle, from_command_line / "work", lambda *_: None, ("tiles",))
@@ -164,6 +164,13 @@ def test_the_localizer_follows_a_drive_by_a_decoder_across_searches(
     assert all(fix.status != "tracking" for fix in fixes)  # nobody calibrated it
     with pytest.raises(BundleError, match="no temporal decoder"):
         Localizer(gallery, tiny_bundle, LocalizeSettings(matching="decoder"))
+    with pytest.raises(ConfigError, match="another encoder"):
+        Localizer(gallery, tiny_bundle, LocalizeSettings(matching="decoder"), decoder=trained)
+    frame = next(ride_frames(data, ride))
+    for matching in ("path", "frame"):  # others do not use it
+        settings = LocalizeSettings.model_validate({"matching": matching})
+        with_decoder, without = (Localizer(gallery, tiny_bundle, settings, decoder=d) for d in (decoder, None))
+        assert with_decoder.update(frame).guess == without.update(frame).guess
 
 
 def test_an_encoder_without_a_folder_needs_a_decoder(tiny_dataset: Path, tiny_bundle: Bundle, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from x2localizer.types import Floats
 
 
 def bench_decoding(decoder: TileDecoder, clips: int = 16, frames: int = 36, times: int = 3) -> dict[str, object]:
-    """Milliseconds per frame of one camera and of many clips, by the batched beam and by the plain one; best of some."""
+    """Milliseconds per frame of one camera and of many clips, by the batched beam and by the plain one."""
     choices = noise(clips, frames, decoder.settings.tiles)
     one = TileChoices(choices.xy_m[:1], choices.similarity[:1], choices.there[:1], choices.times_s[:1])
     few = TileChoices(choices.xy_m[:2], choices.similarity[:2], choices.there[:2], choices.times_s[:2])

@@ -106,7 +106,7 @@ class Localizer:
             )
         self._allowed = None if prior is None else prior.allowed(gallery.regions)
         self.confidence = confidence or self._own_confidence()
-        self._decoder = decoder or self._own_decoder()
+        self._decoder = self._checked(decoder) if self.settings.matching == "decoder" else None
         self._tiles = TileReader(gallery)
         self._gate = FrameGate(self.settings.gap_s)
         self._budget = min(self.settings.budget, encoder.spec.frames)
@@ -118,9 +118,12 @@ class Localizer:
         manifest = self.gallery.manifest
         return Confidence.load(self.encoder.root, self.settings, (manifest.zoom, manifest.stride))
 
-    def _own_decoder(self) -> TileDecoder | None:
-        if self.settings.matching != "decoder":
-            return None
+    def _checked(self, decoder: TileDecoder | None) -> TileDecoder:
+        """The decoder, or the bundle's own; it must have been trained for the encoder."""
+        if decoder is not None and decoder.encoder == self.encoder.fingerprint:
+            return decoder
+        if decoder is not None:
+            raise ConfigError("The decoder was trained for another encoder.", "Train one for this: x2l train-decoder")
         if not isinstance(self.encoder, Bundle):
             raise ConfigError("Matching by a decoder needs one.", "Give the localizer a decoder, or a bundle with one.")
         return open_decoder(self.encoder.root, self.encoder.fingerprint, threads=self.encoder.threads)
