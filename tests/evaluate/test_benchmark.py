@@ -29,6 +29,7 @@ from x2localizer.evaluate.page import page_of
 from x2localizer.evaluate.seeds import STAGE_OF, Hits, checkpoint_of, seed_claims, seed_rows
 from x2localizer.metrics import bootstrap_interval, nested_interval
 from x2localizer.show.plots import save_heatmaps
+from x2localizer.types import Floats
 
 
 def test_every_planned_run_has_a_valid_config_and_a_folder_of_its_own() -> None:
@@ -166,8 +167,10 @@ def test_every_run_belongs_to_a_table() -> None:
 
 def test_claims_stand_against_seeds_and_videos() -> None:
     rng = np.random.default_rng(0)
-    base = {seed: 100.0 * (rng.random(400) < 0.4) for seed in SEEDS}
-    better = {seed: np.maximum(found, 100.0 * (rng.random(400) < 0.3)) for seed, found in base.items()}
+    base: dict[int, Floats] = {seed: 100.0 * (rng.random(400) < 0.4) for seed in SEEDS}
+    better: dict[int, Floats] = {
+        seed: np.asarray(np.maximum(found, 100.0 * (rng.random(400) < 0.3)), np.float64) for seed, found in base.items()
+    }
     once = {**better, 44: np.minimum(base[44], 100.0 * (rng.random(400) < 0.8))}  # worse with one of the seeds
     for ours, holds in ((better, True), (once, False)):
         hits: Hits = {("X²Localizer", "s_mix", 1): ours, ("X²Localizer", "s_g", 1): base}

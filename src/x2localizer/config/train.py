@@ -161,7 +161,7 @@ class DecoderSettings(Settings):
 
     seed: int = 42
     """Of weights and batches."""
-    tiles: int = Field(24, ge=2, le=256)
+    tiles: int = Field(16, ge=2, le=256)
     """The best tiles of a frame, among which the decoder chooses; K in GAReT, 10 there."""
     width: int = Field(32, ge=8, multiple_of=4)
     """Length of a token."""
@@ -171,10 +171,10 @@ class DecoderSettings(Settings):
     """Attention heads in a block."""
     steps: int = Field(2400, ge=3)
     """Batches to train on, in three rounds; after each the decoder's own choices become its memory in training."""
-    batch: int = Field(256, ge=2)
+    batch: int = Field(128, ge=2)
     """Frames in a batch."""
     lr: float = Field(2e-3, gt=0)
     """Learning rate after the warm-up; it falls along a cosine."""
     weight_decay: float = Field(0.01, ge=0)
-    threads: int = Field(0, ge=0)
-    """Threads of torch; 0 leaves the choice to torch."""
+    threads: int = Field(1, ge=0)
+    """Threads of torch; its matrices are too small for several. 0 leaves the choice to torch."""

@@ -150,7 +150,7 @@ def planned_as(name: str) -> Planned:
 
 def table_of(planned: Planned) -> str:
     """The table that a run is measured for."""
-    tables_of = {"ablations": ABLATIONS, "sensitivity": SENSITIVITY, "beyond": BEYOND}
+    tables_of = {"ablations": [*ABLATIONS], "sensitivity": [*SENSITIVITY], "beyond": [*BEYOND]}
     for table, names in tables_of.items():
         if any(VARIANTS[name] == planned for name in names):
             return table

@@ -99,9 +99,9 @@ def decoded(
                 ranks.append(NEVER)
                 errors.append(np.inf)
                 continue
-            scores = best_headings(split.frame_codes[row : row + 1], codes).astype(np.float64)
+            scores = best_headings(split.frame_codes[row : row + 1], codes).copy()
             own = [place_of[int(tile)] for tile in chosen[v, at] if tile >= 0]
-            scores[0, own] = 10.0 + shares[v, at, : len(own)]
+            scores[0, own] = 100.0 + np.log(np.maximum(shares[v, at, : len(own)], 1e-30))  # above any similarity
             away = distances_m(split.places[row : row + 1], tiles.places[gallery])
             ranks.append(int(right_ranks(scores, away <= geo.RIGHT_WITHIN_M)[0]))
             errors.append(float(away[0, scores[0].argmax()]))

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from x2localizer import geo
 from x2localizer.datasets.dataset import Dataset
+from x2localizer.datasets.tables import FrameRow
 from x2localizer.errors import UserError
 from x2localizer.evaluate.coarse import RegionScorer, reach_in
 from x2localizer.evaluate.embed import Embeddings
@@ -154,8 +157,7 @@ def stream_of(encoded: Embeddings, video: int) -> Stream:
     """What rules see of a clip."""
     rows = encoded.frames[video]
     times = np.array([row.time_s for row in rows])
-    speeds = np.array([row.speed_m_s for row in rows])
-    moved = np.concatenate([[0.0], np.cumsum(np.diff(times) * (speeds[1:] + speeds[:-1]) / 2)])
+    moved = np.concatenate([[0.0], np.cumsum([_way_m(a, b) for a, b in pairwise(rows)])])
     first = int(encoded.first_frame[video])
     grey = np.stack([encoded.frame_image(first + i).mean(-1) / 255.0 for i in range(len(rows))])
     f, height, width = grey.shape
@@ -163,6 +165,13 @@ def stream_of(encoded: Embeddings, video: int) -> Stream:
     small = grey[:, : height // r * r, : width // c * c].reshape(f, r, height // r, c, width // c).mean((2, 4))
     second = 4 * grey[:, 1:-1, 1:-1] - grey[:, :-2, 1:-1] - grey[:, 2:, 1:-1] - grey[:, 1:-1, :-2] - grey[:, 1:-1, 2:]
     return Stream(times - times[0], moved, small, (second**2).mean((1, 2)))
+
+
+def _way_m(a: FrameRow, b: FrameRow) -> float:
+    """Metres driven between two frames: by their speeds, as odometry would say; by their places if they have none."""
+    if a.speed_m_s is None or b.speed_m_s is None:
+        return float(geo.distance_m(a.lat_deg, a.lon_deg, b.lat_deg, b.lon_deg))
+    return (a.speed_m_s + b.speed_m_s) / 2 * (b.time_s - a.time_s)
 
 
 def _rank(encoded: Embeddings, scorer: RegionScorer, video: int, frames: Ints, times_s: Floats) -> int:

@@ -95,13 +95,13 @@ def fine_cells(rows: Sequence[FineRow]) -> list[FineCell]:
     for row in rows:
         ranks, video = row.found.ranks, row.found.video
         hits, frames = per_video(ranks <= 1, video)
-        quartiles = np.percentile(row.found.errors_m, (25, 50, 75), method="nearest")
+        low, middle, high = np.percentile(row.found.errors_m, (25, 50, 75), method="nearest").tolist()
         size = None if row.parameters is None else row.parameters / 1e6
         cells.append(
             FineCell(row.run, row.model, row.similarity, row.budget, row.gallery, row.refresh, recall_at(ranks, 1),
                      *bootstrap_interval(hits, weights=frames), recall_at(ranks, 5), recall_at(ranks, 10),
                      100.0 * float((ranks < NEVER).mean()), 100.0 * float(row.gate.mean()),
-                     *(float(v) for v in quartiles), size, row.latency_ms, row.matching)
+                     low, middle, high, size, row.latency_ms, row.matching)
         )  # fmt: skip
     return cells
 

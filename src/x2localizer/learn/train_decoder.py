@@ -182,7 +182,7 @@ def choose(net: DecoderNet, lessons: _Lessons) -> Tensor:
         past = (f - torch.tensor(LOOK_BACK)).expand(len(s), -1)
         chosen = out[s[:, None], past.clamp(min=0)]
         frame = torch.full_like(s, f)
-        for part in s.split(512):
+        for part in torch.split(s, 512):
             out[part, f] = net(*lessons.inputs(part, frame[part], past[part], chosen[part])).argmax(-1)
     net.train()
     return out

@@ -69,7 +69,8 @@ class Beams:
         memory, odds = self.memory, log_odds(similarity, there)
         s, k = there.shape
         scores = np.full((s, self._beam, k), IMPOSSIBLE)
-        live = (memory.score > IMPOSSIBLE / 2) & there.any(1)[:, None]
+        seen: Bools = np.any(there, axis=1)
+        live = (memory.score > IMPOSSIBLE / 2) & seen[:, None]
         row, hypothesis = np.nonzero(live)
         if not len(row):
             return np.zeros((s, k))
@@ -82,7 +83,7 @@ class Beams:
             self._forgetting * memory.score[row, hypothesis, None] + np.where(there[row], found, IMPOSSIBLE)
         )  # fmt: skip
         self._keep_best(scores, times_s, xy_m, similarity, odds, there)
-        return _shares(scores, live.any(1))
+        return _shares(scores, seen)
 
     def _keep_best(
         self, scores: Floats, times_s: Floats, xy_m: Floats, similarity: Codes, odds: Codes, there: Bools
@@ -104,7 +105,7 @@ class Beams:
         places[:, :n] = np.concatenate([xy_m[rows, kept][:, :, None], memory.xy_m[rows, parent][:, :, :-1]], 2)
         facts[:, :n] = np.concatenate([chosen[:, :, None], memory.facts[rows, parent][:, :, :-1]], 2)
         marks[:, :n] = np.concatenate([np.ones((s, n, 1), np.bool_), memory.there[rows, parent][:, :, :-1]], 2)
-        moved = there.any(1)
+        moved: Bools = np.any(there, axis=1)
         self.memory = Memory(
             np.where(moved[:, None, None, None], places, memory.xy_m),
             np.where(moved[:, None, None, None], facts, memory.facts),
@@ -189,7 +190,7 @@ def _plain_step(decoder: TileDecoder, choices: TileChoices, s: int, f: int, path
             age = choices.times_s[s, f] - choices.times_s[s, i]
             past[0, number], marks[0, number] = (*place, age, odds[i, k], choices.similarity[s, i, k]), True
     tiles = np.zeros((1, choices.there.shape[2], 4), np.float32)
-    for k in np.flatnonzero(choices.there[s, f]):
+    for k in np.flatnonzero(choices.there[s, f]).tolist():
         tiles[0, k] = (*(choices.xy_m[s, f, k] - origin), odds[f, k], choices.similarity[s, f, k])
     return [float(v) for v in decoder.step(past, marks, tiles, choices.there[s, f][None])[0]]
 
