@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from x2localizer import geo
-from x2localizer.gallery.grid import BLOCK, MIN_COVERAGE
+from x2localizer.gallery.grid import BLOCK, HALVES, MIN_COVERAGE
 from x2localizer.types import Bools, Floats, Ints, Position, Region
 
 
@@ -58,30 +58,29 @@ class RegionTable:
         return row if away[row] <= half else None
 
 
-def regions_with_data(blocks: dict[tuple[int, int], Bools], zoom: int, n: int, stride: int) -> RegionTable:
+def regions_with_data(blocks: Mapping[tuple[int, int], Bools], zoom: int, n: int, stride: int) -> RegionTable:
     """The regions of the grid of which at least half of the tiles hold data.
 
     ``blocks`` says which tiles at half stride hold data, (16, 16), by north-west tile; every second one is a whole
     tile.
     """
     world = 1 << zoom
-    counts: Counter[tuple[int, int]] = Counter()
-    for (x, y), mask in blocks.items():
-        rows, columns = np.nonzero(mask[::2, ::2])
-        inside_x = {c: (columns + x >= c) & (columns + x < c + n) for c in _corners(x, n, stride, world)}
-        for corner_y in _corners(y, n, stride, world):
-            inside_y = (rows + y >= corner_y) & (rows + y < corner_y + n)
-            if 0 <= corner_y <= world - n:
-                for corner_x, inside in inside_x.items():
-                    counts[corner_y, corner_x % world] += int((inside & inside_y).sum())
-    corners = sorted(corner for corner, count in counts.items() if count >= MIN_COVERAGE * n * n)
-    ys, xs = np.array(corners, np.int64).reshape(-1, 2).T
-    return RegionTable(xs, ys, zoom, n)
-
-
-def _corners(first: int, n: int, stride: int, world: int) -> list[int]:
-    """Where regions begin, along one axis, that reach into a block from ``first`` on; multiples of the stride.
-
-    West of the antimeridian they are negative: the grid is that of the other side.
-    """
-    return [corner for corner in range(first - n + 1, first + BLOCK) if corner % world % stride == 0]
+    corners = np.array(list(blocks), np.int64).reshape(-1, 2)
+    held = np.stack(list(blocks.values())) if blocks else np.zeros((0, HALVES, HALVES), np.bool_)
+    sums = np.zeros((len(held), BLOCK + 1, BLOCK + 1), np.int32)
+    sums[:, 1:, 1:] = held[:, ::2, ::2].astype(np.int32).cumsum(1).cumsum(2)
+    ids, counts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for down in range(1 - n, BLOCK):  # where a region begins, seen from the corner of a block that it reaches into
+        y = corners[:, 1] + down
+        on_grid_y = (y % stride == 0) & (y >= 0) & (y <= world - n)
+        top, bottom = max(0, down), min(BLOCK, down + n)
+        for right in range(1 - n, BLOCK):
+            x = (corners[:, 0] + right) % world  # west of the antimeridian the grid is that of the other side
+            own = np.flatnonzero(on_grid_y & (x % stride == 0))
+            left, end = max(0, right), min(BLOCK, right + n)
+            some = sums[own]
+            ids.append((y[own] << zoom) + x[own])
+            counts.append(some[:, bottom, end] - some[:, top, end] - some[:, bottom, left] + some[:, top, left])
+    found, which = np.unique(np.concatenate(ids), return_inverse=True)
+    enough = np.bincount(which, np.concatenate(counts), len(found)) >= MIN_COVERAGE * n * n
+    return RegionTable(found[enough] & (world - 1), found[enough] >> zoom, zoom, n)

@@ -165,16 +165,21 @@ class Gallery:
 
         ``in_use``: others may be reading the gallery; what they read is kept for another hour.
         """
-        from lancedb.index import BTree  # noqa: PLC0415
-
         keep = timedelta(hours=1) if in_use else timedelta(0)
         for name in names:
-            table = self._db.open_table(name)
-            if table.count_rows() > 0:
-                table.create_index("id", config=BTree(), replace=True)
+            table = self.index_places(name)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # that readers of older versions fail: there are none
                 table.optimize(cleanup_older_than=keep)
+
+    def index_places(self, name: str) -> Any:
+        """Index the rows of a table by place, so that a few are found without reading them all; returns the table."""
+        from lancedb.index import BTree  # noqa: PLC0415
+
+        table = self._db.open_table(name)
+        if table.count_rows() > 0:
+            table.create_index("id", config=BTree(), replace=True)
+        return table
 
     # Reading ---------------------------------------------------------------------------------------------------------
 
@@ -216,7 +221,7 @@ class Gallery:
             return regions_with_data({}, m.zoom, m.region_tiles, m.stride)
         table = self._read("tiles", ["x", "y", "valid"])
         held = masks(table["valid"], HALVES * HALVES).reshape(-1, HALVES, HALVES)
-        blocks = {(x, y): mask for x, y, mask in zip(table["x"].to_pylist(), table["y"].to_pylist(), held, strict=True)}
+        blocks = dict(zip(zip(table["x"].to_pylist(), table["y"].to_pylist(), strict=True), held, strict=True))
         return regions_with_data(blocks, m.zoom, m.region_tiles, m.stride)
 
     def corners(self) -> list[Corner]:
@@ -230,7 +235,20 @@ class Gallery:
         """The blocks with these north-west tiles, those that there are; without corners all of them."""
         if (corners is not None and not corners) or not self.has_tiles:
             return
-        where = None if corners is None else f"id IN ({self._ids_of(corners)})"
+        yield from self._tile_blocks(None if corners is None else f"id IN ({self._ids_of(corners)})")
+
+    def tile_blocks_between(self, first_id: int, last_id: int) -> Iterator[TileBlock]:
+        """The blocks with ids from the first to the last, both included; see :func:`place_id`."""
+        yield from self._tile_blocks(f"id >= {first_id} AND id <= {last_id}")
+
+    def block_sources(self) -> dict[int, int]:
+        """Which source has put each block of tiles there last, by id."""
+        if not self.has_tiles:
+            return {}
+        table = self._read("tiles", ["id", "source"])
+        return dict(zip(table["id"].to_pylist(), table["source"].to_pylist(), strict=True))
+
+    def _tile_blocks(self, where: str | None) -> Iterator[TileBlock]:
         headings, small = self.manifest.headings, self.manifest.headings > 1
         for batch in self._batches("tiles", ["x", "y", "codes", *(["steps"] if small else []), "valid"], where):
             flat = from_byte_columns(batch["codes"], batch["steps"]) if small else from_column(batch["codes"])

@@ -103,6 +103,19 @@ class StoredCodes(ABC):
         return len(self.valid)
 
     @property
+    def tiles(self) -> int:
+        """Tiles of each region, l."""
+        return self.valid.shape[1]
+
+    def held(self, rows: Ints) -> Bools:
+        """Which tiles of some regions hold data, (m, l)."""
+        return self.valid[rows]
+
+    def wholes(self, rows: Ints) -> Codes | None:
+        """Set codes of some regions, (m, d); None for codes of tiles."""
+        return None if self.whole is None else take_rows(self.whole, rows)
+
+    @property
     @abstractmethod
     def bytes_per_region(self) -> int:
         """Memory that a search needs for each region."""

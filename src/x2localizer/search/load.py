@@ -14,6 +14,14 @@ from x2localizer.types import Codes, Ints
 
 def load_codes(gallery: Gallery, kind: CodeKind, memory_mb: int = 1024, threads: int = 0) -> StoredCodes:
     """The codes of a gallery that similarities of a kind compare, in full if they take at most ``memory_mb``."""
+    require_codes(gallery, kind)
+    if kind == "tiles":
+        return _tile_codes(gallery, memory_mb, threads)
+    return _region_codes(gallery, memory_mb, threads)
+
+
+def require_codes(gallery: Gallery, kind: CodeKind) -> None:
+    """Refuse a gallery without codes of a kind."""
     require_tiles(gallery)
     if kind not in gallery.manifest.codes:
         source = gallery.manifest.sources[0].imagery if gallery.manifest.sources else "IMAGERY"
@@ -21,9 +29,6 @@ def load_codes(gallery: Gallery, kind: CodeKind, memory_mb: int = 1024, threads:
             f"The gallery {gallery.address} has no codes of {kind}, which this similarity compares.",
             f"Add them: x2l index {source} --codes tiles,{kind} --out {gallery.address}",
         )
-    if kind == "tiles":
-        return _tile_codes(gallery, memory_mb, threads)
-    return _region_codes(gallery, memory_mb, threads)
 
 
 def _tile_codes(gallery: Gallery, memory_mb: int, threads: int) -> TileCodes:

@@ -17,7 +17,7 @@ from x2localizer.config import MotionSettings
 from x2localizer.gallery.regions import RegionTable
 from x2localizer.gallery.store import Gallery
 from x2localizer.motion import cells_in_reach
-from x2localizer.search.codes import RegionCodes, StoredCodes, TileCodes, Views, take_rows, to_bytes
+from x2localizer.search.codes import RegionCodes, StoredCodes, TileCodes, Views, to_bytes
 from x2localizer.search.load import load_codes
 from x2localizer.similarity import Compared, Query, Similarity, similarities
 from x2localizer.types import Bools, Codes, Ints
@@ -120,18 +120,17 @@ class Searcher:
     def plain(self, query: Query, k: int = 10, allowed: Bools | None = None) -> RankedRegions:
         """The best k regions by comparing with all of them."""
         rows = self._rows(allowed)
-        return _best(rows, self.score(query, rows), k)
+        return best_of(rows, self.score(query, rows), k)
 
     def _score(self, query: Query, rows: Ints) -> Codes:
         return self.similarity.score(self._compared(query, rows, self.codes.tokens(query.tokens, rows)))
 
     def _compared(self, query: Query, rows: Ints, s_tok: Codes) -> Compared:
-        held = self.codes.valid[rows]
+        held = self.codes.held(rows)
         headings = self.codes.headings
         valid = None if s_tok.shape[2] != held.shape[1] * headings or held.all() else held
-        s_g = None
-        if self.codes.whole is not None and query.whole is not None:
-            s_g = np.asarray(take_rows(self.codes.whole, rows) @ query.whole, np.float32)
+        wholes = None if query.whole is None else self.codes.wholes(rows)
+        s_g = None if wholes is None else np.asarray(wholes @ query.whole, np.float32)
         return Compared(s_tok, s_g, valid, self.temperature, self.reach, headings)
 
     # Fast ------------------------------------------------------------------------------------------------------------
@@ -153,12 +152,12 @@ class Searcher:
                     break
                 size = min(size, left)
             if start + size > most:
-                return _best(rows[taken], scores, k, certified=False)
+                return best_of(rows[taken], scores, k, certified=False)
             part = order[start : start + size]
             taken, scores = np.append(taken, part), np.append(scores, self.score(query, rows[part]))
             start += size
             size = 256
-        return _best(rows[taken], scores, k)
+        return best_of(rows[taken], scores, k)
 
     def bound(self, query: Query, rows: Ints) -> Codes:
         """At least the similarity of some regions, (m,)."""
@@ -173,12 +172,13 @@ class Searcher:
         return np.arange(len(self.codes)) if allowed is None else np.flatnonzero(allowed)
 
     def _chunks(self, rows: Ints, query: Query) -> Iterator[Ints]:
-        size = max(1, FLOATS_AT_ONCE // (len(query.tokens) * self.codes.valid.shape[1] * self.codes.headings))
+        size = max(1, FLOATS_AT_ONCE // (len(query.tokens) * self.codes.tiles * self.codes.headings))
         for start in range(0, len(rows), size):
             yield rows[start : start + size]
 
 
-def _best(rows: Ints, scores: Codes, k: int, *, certified: bool = True) -> RankedRegions:
+def best_of(rows: Ints, scores: Codes, k: int, *, certified: bool = True) -> RankedRegions:
+    """The best k of some regions; of equally good ones the first."""
     order = np.lexsort((rows, -scores))[:k]
     return RankedRegions(rows[order], scores[order], certified, len(rows))
 

@@ -26,10 +26,12 @@ class Query:
 
     tokens: one code for each frame, (k, d): image codes, or the tokens of a set code.
     whole: one code for all of them, (d,), where the similarity uses set codes.
+    frames: image codes of the frames, (k, d), where ``tokens`` are not: what an approximate search begins with.
     """
 
     tokens: Codes
     whole: Codes | None = None
+    frames: Codes | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,7 +95,7 @@ class Similarity(ABC):
         if self.codes == "tiles":
             return Query(np.stack(image_codes))
         codes = encoder.encode_prefixes(np.stack(images)[None])
-        return Query(codes.tokens[0], codes.whole[0])
+        return Query(codes.tokens[0], codes.whole[0], np.stack(image_codes))
 
 
 similarities: Registry[Similarity] = Registry("similarity", "x2localizer.similarity")
