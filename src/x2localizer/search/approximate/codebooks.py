@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from x2localizer.files import atomic_path
 from x2localizer.search.approximate.kernels import choose_entries
+from x2localizer.search.codes import ZERO
 from x2localizer.types import Codes, Ints
 
 ENTRIES = 256
@@ -21,7 +22,6 @@ KEPT_VARIANCE, BOOK_VARIANCE = 0.995, 0.97
 MOST_DIRECTIONS = 32
 """Of codebooks: the time to encode a tile grows with them."""
 Bytes = npt.NDArray[np.uint8]
-SmallCodes = npt.NDArray[np.int8]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,10 +53,10 @@ class Codebooks:
             chosen_entries(points, books[-1][None])
         return Codebooks(mean, basis, step.astype(np.float32), np.stack(books))
 
-    def encode(self, codes: Codes) -> tuple[Bytes, SmallCodes]:
-        """The entry of each level, (n, levels), and a byte for each direction, (n, p)."""
+    def encode(self, codes: Codes) -> tuple[Bytes, Bytes]:
+        """The entry of each level, (n, levels), and a byte for each direction, (n, p), of which 128 is 0."""
         points = np.asarray((codes - self.mean) @ self.basis, np.float32)
-        small = np.clip(np.rint(points / self.step), -127, 127).astype(np.int8)
+        small = (np.clip(np.rint(points / self.step), -127, 127) + ZERO).astype(np.uint8)
         known = np.ascontiguousarray(points[:, : self.books.shape[2]])
         return chosen_entries(known, self.books), small
 

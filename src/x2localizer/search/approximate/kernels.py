@@ -128,3 +128,48 @@ def sum_votes(best: UInt8, cells_of: Int32, scale: Codes, first: int, last: int,
                     top = max(top, best[frame, cell])
             total += scale[frame] * top
         out[region] = np.uint16(total)
+
+
+@compiled
+def gather_tiles(
+    small: UInt8, valid: npt.NDArray[np.bool_], x: Ints, y: Ints, row_of: Int32, headings: int,
+    codes: UInt8, held: npt.NDArray[np.bool_],
+) -> None:  # fmt: skip
+    """Codes in 8 bits of the tiles of some regions, (m, l h, p), and which hold data, (m, l).
+
+    small: all codes, (blocks 256 h, p). valid: which tiles hold data, (blocks, 256).
+    x, y: first tiles of the regions, in half tiles from the corner of their first block.
+    row_of: the blocks that each region reaches into, (m, b, b); -1 where there is none.
+    """
+    side = int(held.shape[1] ** 0.5 + 0.5)
+    p = small.shape[1]
+    for region in range(len(x)):
+        for line in range(side):
+            down = y[region] + line
+            for column in range(side):
+                right = x[region] + column
+                tile = line * side + column
+                block = row_of[region, down // 16, right // 16]
+                inside = 16 * (down % 16) + right % 16
+                there = block >= 0 and valid[block, inside]
+                held[region, tile] = there
+                for heading in range(headings):
+                    if there:
+                        row = (np.int64(block) * 256 + inside) * headings + heading
+                        for direction in range(p):
+                            codes[region, tile * headings + heading, direction] = small[row, direction]
+                    else:
+                        for direction in range(p):
+                            codes[region, tile * headings + heading, direction] = 128
+
+
+@compiled
+def best_products(products: Int32, held: npt.NDArray[np.bool_], headings: int, best: Int32) -> None:
+    """The best product of each region and frame, (m, k), of products with the tiles that hold data, (m, l h, k)."""
+    for region in range(len(products)):
+        for frame in range(products.shape[2]):
+            best[region, frame] = -(1 << 30)
+        for code in range(products.shape[1]):
+            if held[region, code // headings]:
+                for frame in range(products.shape[2]):
+                    best[region, frame] = max(best[region, frame], products[region, code, frame])

@@ -23,7 +23,7 @@ import numpy as np
 from x2localizer.files import atomic_path
 from x2localizer.gallery.store import TileBlock, place_id
 from x2localizer.gallery.tiles import TILES_PER_BLOCK
-from x2localizer.search.approximate.codebooks import LEVELS, Bytes, Codebooks, SmallCodes
+from x2localizer.search.approximate.codebooks import LEVELS, Bytes, Codebooks
 from x2localizer.types import Bools, Ints
 
 BLOCKS_AT_ONCE = 64
@@ -84,12 +84,12 @@ class PartFiles:
             arrays = (np.load(self._path(number, what), allow_pickle=False) for what in ("places", "entries", "valid"))
             yield Part(*arrays)
 
-    def codes(self, blocks: int) -> SmallCodes:
+    def codes(self, blocks: int) -> Bytes:
         """The codes in 8 bits as they lie on disk, (blocks 256 h, p); a file that is too short is a ValueError."""
         shape = (blocks * TILES_PER_BLOCK * self.headings, self.directions)
         if self.small.stat().st_size < shape[0] * shape[1]:
             raise ValueError(f"{self.small} is too short")
-        return np.memmap(self.small, np.int8, "r", shape=shape) if blocks else np.zeros(shape, np.int8)
+        return np.memmap(self.small, np.uint8, "r", shape=shape) if blocks else np.zeros(shape, np.uint8)
 
     def add(self, blocks: Iterable[TileBlock], sources: dict[int, int], zoom: int, books: Codebooks) -> int:
         """Encode blocks into a part of their own; returns how many there were."""
@@ -97,7 +97,7 @@ class PartFiles:
         done = sum(len(np.load(self._path(i, "places"), mmap_mode="r")) for i in range(number))
         places, entries, valid = [], [], []
 
-        def encode(block: TileBlock) -> tuple[Bytes, SmallCodes]:
+        def encode(block: TileBlock) -> tuple[Bytes, Bytes]:
             return books.encode(block.codes.reshape(-1, block.codes.shape[-1]))
 
         with self.small.open("r+b" if self.small.exists() else "w+b") as file:

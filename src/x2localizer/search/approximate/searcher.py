@@ -11,6 +11,8 @@ from x2localizer.search.searcher import RankedRegions, Searcher, best_of
 from x2localizer.similarity import Query, Similarity, similarities
 from x2localizer.types import Bools, Codes, Ints
 
+FINE = 500
+"""Regions that are compared by the similarity itself, with codes in 8 bits."""
 SURPLUS = 15
 """Regions beyond those asked for that are compared exactly: codes in 8 bits may swap neighbours."""
 REGION_SETS = 256
@@ -37,6 +39,9 @@ class ApproximateSearcher(Searcher):
         surplus = SURPLUS if self.similarity.codes == "tiles" else REGION_SETS
         keep = min(k + surplus, max(most, k))
         every = len(rows) <= keep and len(rows) == (len(self.codes) if allowed is None else int(allowed.sum()))
+        fine = max(FINE, 4 * keep)
+        if len(rows) > fine:
+            rows = np.sort(rows[np.argpartition(-self.index.best_tiles(frames, rows), fine - 1)[:fine]])
         if len(rows) > keep:
             estimate = self._estimate(frames, rows)
             rows = np.sort(rows[np.argpartition(-estimate, keep - 1)[:keep]])

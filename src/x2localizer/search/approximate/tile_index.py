@@ -10,26 +10,39 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import numpy as np
 
-from x2localizer.gallery.grid import BLOCK, HALVES
+from x2localizer.gallery.grid import BLOCK
 from x2localizer.gallery.store import Gallery
-from x2localizer.gallery.tiles import TILES_PER_BLOCK
 from x2localizer.search.approximate.cells import CellGrid, blocks_around, find
 from x2localizer.search.approximate.codebooks import Codebooks
-from x2localizer.search.approximate.kernels import BINS, UInt16, sum_votes, vote
+from x2localizer.search.approximate.kernels import BINS, Int32, UInt16, best_products, gather_tiles, sum_votes, vote
 from x2localizer.search.approximate.lists import Lists
 from x2localizer.search.approximate.manifest import damaged, index_folder, read_manifest
 from x2localizer.search.approximate.parts import PartFiles
+from x2localizer.search.codes import ByteQuery, byte_product
 from x2localizer.similarity import Compared
 from x2localizer.types import Bools, Codes, Ints
 
 VOTES_PER_FRAME = 100_000
 """Codes that are compared with a frame in the first step."""
-VOTED = 1500
-"""Regions that come into the second step."""
+VOTED, VOTED_WITH_HEADINGS = 5000, 2000
+"""Regions that come into the second step; each heading of a tile is a code to compare."""
+AT_ONCE = 256
+"""Regions whose tiles are held at once, by each thread."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _SmallQuery:
+    """Frames as bytes; what a product is worth, (k,), and what the mean of all codes adds, (k,)."""
+
+    packed: ByteQuery
+    step: Codes
+    offset: Codes
 
 
 class TileIndex:
@@ -47,7 +60,7 @@ class TileIndex:
             self._books = Codebooks.load(folder / f"books-{self.manifest.books}.npz")
             self._lists = Lists.load(folder, self.manifest.lists)
             places, self._valid = files.places(), files.valid()
-            self._small = files.codes(len(places))
+            self._small = np.asarray(files.codes(len(places)))  # a plain view of the mapped file, for kernels
         except (OSError, ValueError, KeyError, IndexError) as problem:
             raise damaged(gallery) from problem
         if len(self._valid) != len(places) or len(places) < self.manifest.blocks or len(self._lists.cells) != self.manifest.codes:
@@ -59,9 +72,10 @@ class TileIndex:
         self._threads = threads or os.cpu_count() or 1
         self._pool = ThreadPoolExecutor(self._threads)
 
-    def candidates(self, frames: Codes, allowed: Bools | None = None, most: int = VOTED) -> Ints:
+    def candidates(self, frames: Codes, allowed: Bools | None = None, most: int | None = None) -> Ints:
         """The regions with the most votes of some frames, (k, d), in order of their rows."""
         rows = np.arange(len(self.table)) if allowed is None else np.flatnonzero(allowed)
+        most = most or (VOTED if self.headings == 1 else VOTED_WITH_HEADINGS)
         if len(rows) <= most:
             return rows
         share = len(rows) / len(self.table)  # of the codes near a frame, only those at allowed places count
@@ -83,35 +97,53 @@ class TileIndex:
         worth = np.array(list(self._pool.map(of_frame, range(len(frames)))), np.float32)
         out = np.empty(len(self.table), np.uint16)
         scale = worth / worth.max() * np.float32(min(60_000 / (255 * len(frames)), 16.0))
-        ends = np.linspace(0, len(out), 4 * self._threads + 1).astype(np.int64)
-        list(self._pool.map(
-            lambda i: sum_votes(best, self._cells_of, scale, ends[i], ends[i + 1], out), range(len(ends) - 1)
-        ))  # fmt: skip
+        self._in_parts(lambda first, last: sum_votes(best, self._cells_of, scale, first, last, out), len(out))
+        return out
+
+    def best_tiles(self, frames: Codes, rows: Ints) -> Codes:
+        """About the mean over frames of the best tile of some regions, (m,), by codes in 8 bits."""
+        out = np.empty(len(rows), np.float32)
+        query = self._query(frames)
+
+        def part(first: int, last: int) -> None:
+            for start in range(first, last, AT_ONCE):
+                some = slice(start, min(start + AT_ONCE, last))
+                products, held = self._products(query, rows[some])
+                best = np.empty((len(held), len(frames)), np.int32)
+                best_products(products, held, self.headings, best)
+                out[some] = ((best - query.packed.zero) * query.step + query.offset).mean(1)
+
+        self._in_parts(part, len(rows))
         return out
 
     def compared(self, frames: Codes, rows: Ints, reach: int) -> Compared:
         """Frames compared with the tiles of some regions by codes in 8 bits."""
-        codes, valid = self._tiles(rows)
-        books = self._books
-        scaled = np.asarray((frames @ books.basis) * books.step, np.float32)
-        flat = codes.reshape(-1, codes.shape[-1]).astype(np.float32)
-        s_tok = (flat @ scaled.T).reshape(len(rows), -1, len(frames)).transpose(0, 2, 1) + (frames @ books.mean)[:, None]
+        query = self._query(frames)
+        products, held = self._products(query, rows)
+        s_tok = (products - query.packed.zero).transpose(0, 2, 1) * query.step[:, None] + query.offset[:, None]
+        valid = None if held.all() else held
         return Compared(np.ascontiguousarray(s_tok, np.float32), None, valid, reach=reach, headings=self.headings)
 
-    def _tiles(self, rows: Ints) -> tuple[np.ndarray[tuple[int, ...], np.dtype[np.int8]], Bools]:
-        """Codes of the tiles of some regions, (r, l, h, p), and which hold data, (r, l)."""
+    def _query(self, frames: Codes) -> _SmallQuery:
+        books = self._books
+        packed = ByteQuery.of((frames @ books.basis) * books.step)
+        return _SmallQuery(packed, packed.step.astype(np.float32), np.asarray(frames @ books.mean, np.float32))
+
+    def _products(self, query: _SmallQuery, rows: Ints) -> tuple[Int32, Bools]:
+        """Products of frames with the tiles of some regions, (m, l h, k), too large by ``zero``, and which tiles hold data, (m, l)."""
         table = self.table
-        x, y, side = table.x[rows], table.y[rows], 2 * table.n - 1
+        x, y, per = table.x[rows], table.y[rows], (2 * table.n - 1) ** 2
         row_of = find(blocks_around(x, y, table.n, table.zoom), self._ids)
-        row_of = np.where(row_of >= 0, self._rows[row_of], -1)  # (r, b, b)
-        half = np.arange(side)
-        across, down = 2 * (x % BLOCK)[:, None] + half, 2 * (y % BLOCK)[:, None] + half  # (r, side)
-        which = np.arange(len(rows))[:, None, None]
-        block = row_of[which, (down // HALVES)[:, :, None], (across // HALVES)[:, None, :]]
-        inside = (down % HALVES * HALVES)[:, :, None] + (across % HALVES)[:, None, :]
-        there = block >= 0
-        block = np.where(there, block, 0)
-        valid = (self._valid[block, inside] & there).reshape(len(rows), -1)
-        tiles = (block * TILES_PER_BLOCK + inside).reshape(len(rows), -1)
-        small = self._small.reshape(-1, self.headings * self._small.shape[1])[tiles]
-        return small.reshape(*tiles.shape, self.headings, -1), valid
+        row_of = np.where(row_of >= 0, self._rows[row_of], -1).astype(np.int32)
+        codes = np.empty((len(rows), per * self.headings, self._small.shape[1]), np.uint8)
+        held = np.empty((len(rows), per), np.bool_)
+        gather_tiles(self._small, self._valid, 2 * (x % BLOCK), 2 * (y % BLOCK), row_of, self.headings, codes, held)
+        flat = codes.reshape(-1, codes.shape[-1])
+        products = byte_product(1).run(None, {"a": flat, "b": query.packed.columns})[0]
+        return products.reshape(*codes.shape[:2], -1), held
+
+    def _in_parts(self, work: Callable[[int, int], None], count: int) -> None:
+        """Do some work by parts, from a first to a last number, in all threads."""
+        ends = [int(end) for end in np.linspace(0, count, self._threads + 1)]
+        list(self._pool.map(work, ends[:-1], ends[1:]))
+
