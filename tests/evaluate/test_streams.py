@@ -15,6 +15,7 @@ from x2localizer.datasets.dataset import open_dataset
 from x2localizer.encoders import Bundle
 from x2localizer.evaluate.coarse import coarse
 from x2localizer.evaluate.embed import Embeddings
+from x2localizer.evaluate.page import page_text
 from x2localizer.evaluate.streams import RULES, Stream, distance, every, novelty, sharpest, stream_of
 
 
@@ -55,7 +56,9 @@ def test_keyframes_give_the_ranks_of_the_coarse_protocol(
     words = ["evaluate", str(tiny_bundle.root), "--protocol", "streams", "--data", str(tiny_dataset), "--split", "val"]
     run = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "out"), "--work", str(tmp_path / "work")])
     assert run.exit_code == 0, (run.output, run.exception)
-    rows = json.loads((tmp_path / "out" / "results.json").read_text())["rows"]
+    values = json.loads((tmp_path / "out" / "results.json").read_text())
+    rows = values["rows"]
+    assert "--protocol streams --data data/tiny --split val`" in page_text({"streams": values})
     encoded = Embeddings(open_dataset(tiny_dataset), "val", tiny_bundle, tmp_path / "work")
     for span, budget in ((15.0, 4), (35.0, 8)):
         (row,) = (r for r in rows if (r["rule"], r["setting"], r["span_s"]) == ("every", 5.0, span))

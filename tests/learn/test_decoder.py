@@ -17,6 +17,7 @@ from x2localizer.encoders import Bundle
 from x2localizer.encoders.tile_decoder import TileChoices, TileDecoder, log_odds, open_decoder
 from x2localizer.errors import BundleError, ConfigError, DatasetError
 from x2localizer.evaluate.long_range import long_rides, ride_frames, split_gallery
+from x2localizer.evaluate.page import page_text
 from x2localizer.learn.decoder import DecoderNet
 from x2localizer.learn.train_decoder import Lesson, check_graph, train_decoder
 from x2localizer.localize.decoding import decode, decode_plainly
@@ -138,7 +139,11 @@ def test_frames_are_localized_by_all_matchings(
     words += ["--work", str(from_command_line / "work"), "--decoder", str(from_command_line / "decoder")]
     run = CliRunner().invoke(app, [*words, "--out", str(tmp_path)])
     assert run.exit_code == 0, (run.output, run.exception)
-    rows = json.loads((tmp_path / "results.json").read_text())["rows"]
+    values = json.loads((tmp_path / "results.json").read_text())
+    rows = values["rows"]
+    page = page_text({"decoding": values})
+    assert "--decoder decoders/town --data data/tiny --split val`" in page
+    assert "| grid | SWRL | path |" in page
     kinds = {(row["matching"], row["gallery"], row["budget"]) for row in rows}
     assert {("decoder", "gps", 1), ("decoder", "grid", 8), ("path", "grid", 8), ("frame", "gps", 4)} <= kinds
     assert not any(kind[:2] == ("path", "gps") for kind in kinds)

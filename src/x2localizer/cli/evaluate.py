@@ -99,7 +99,7 @@ def evaluate(
             foreign_arms=foreign_arms or (), most_rides=rides, workers=workers,
             decoder=decoder,
         )  # fmt: skip
-    values = measured({"protocol": protocol, "split": split, **result.values})
+    values = measured({"protocol": protocol, "data": data.name, "split": split, **result.values})
     files = [] if out is None else result.save(out, values)
     if rankings is not None:
         write_rankings(rankings, score_parts(entrants(models[0])[-1], source, split, work))

@@ -160,7 +160,7 @@ def _streams(values: Values) -> str:
     run = " ".join(dict.fromkeys(row.run for row in rows))
     return (
         "Which region holds the clip, by other frames than its keyframes: more of them, or those that add something: "
-        f"`x2l evaluate {run} --protocol streams --data data/standard --split {values['split']}`. Ranked by s_path; "
+        f"`x2l evaluate {run} --protocol streams --data {_data(values)}`. Ranked by s_path; "
         "`every 5 s` are the paper's keyframes.\n\n"
         "![R@1 over frames encoded](results/streams/curves.png)\n\n" + streams.table_text(rows)
     )
@@ -171,7 +171,7 @@ def _compression(values: Values) -> str:
     return (
         "Bundles in other precisions, or with fewer tokens, beside the one they were made from, ranked by "
         f"{rows[0].similarity}: `x2l evaluate {' '.join(row.run for row in rows)} --protocol compression --data "
-        f"data/standard --split {values['split']}`. Times are medians, taken in turns in one run; in parentheses, what "
+        f"{_data(values)}`. Times are medians, taken in turns in one run; in parentheses, what "
         "the first takes divided by what this one takes. Points lost are the mean over the budgets.\n\n"
         + compression.table_text(rows)
     )
@@ -180,7 +180,7 @@ def _compression(values: Values) -> str:
 def _decoding(values: Values) -> str:
     return (
         "Frames of clips matched one by one, along our path, and by the temporal decoder, on the same candidates: "
-        f"`x2l evaluate town --protocol fine --decoder decoders/town --data data/standard --split {values['split']}`."
+        f"`x2l evaluate town --protocol fine --decoder decoders/town --data {_data(values)}`."
         "\n\n" + tables.fine_text([tables.FineCell(**row) for row in values["rows"]])
     )
 
@@ -188,7 +188,7 @@ def _decoding(values: Values) -> str:
 def _decoding_long(values: Values) -> str:
     return (
         "The same on long drives, with candidates found once and by SWRL: `x2l evaluate town --protocol long-range "
-        f"--no-tracking --decoder decoders/town --data data/standard --split {values['split']}`.\n\n" + _arms(values)
+        f"--no-tracking --decoder decoders/town --data {_data(values)}`.\n\n" + _arms(values)
     )
 
 
@@ -291,6 +291,11 @@ def _tracking_with_eye(values: Values) -> str:
         "`town` and of an earlier tracker.\n\n"
         + tracking_tables.table_text(tracking_tables.from_values(values["rows"]))
     )
+
+
+def _data(values: Values) -> str:
+    """The dataset and the split of results, as options of a command."""
+    return f"data/{values.get('data', 'standard')} --split {values['split']}"
 
 
 def off_map(rides: int) -> str:
