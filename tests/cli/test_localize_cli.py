@@ -218,17 +218,18 @@ def test_a_killed_index_resumes(place: Path, tiny_bundle: Bundle, tmp_path: Path
     words = ["index", str(place / "aerial.tif"), "--bundle", str(tiny_bundle.root), "--out", str(tmp_path / "g")]
     code = f"""
 import os, sys
-import x2localizer.gallery.build as build
-plain = build._Work._block
+from x2localizer.gallery import parts, work
+plain = parts.PartEncoder.encode
 count = 0
-def killed(self, x, y):
+def killed(self, part):
     global count
     count += 1
     if count == 4:
         os.kill(os.getpid(), 9)
-    return plain(self, x, y)
-build._Work._block = killed
-build.ROWS_AT_ONCE = 1
+    return plain(self, part)
+parts.PartEncoder.encode = killed
+parts.SIDES = (1,)
+work.COMMIT_S = 0.0
 sys.argv = ["x2l", *{words!r}]
 from x2localizer.cli import main
 main()

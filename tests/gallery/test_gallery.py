@@ -15,7 +15,7 @@ from x2localizer.encoders.area import half_stride
 from x2localizer.encoders.protocol import Capabilities
 from x2localizer.errors import ConfigError, GalleryError, ImageryError
 from x2localizer.gallery import Estimate, Gallery, index, open_gallery
-from x2localizer.gallery.build import half_stride_valid
+from x2localizer.gallery.parts import half_stride_valid
 from x2localizer.gallery.grid import BLOCK, HALVES, TileSpan, block_corners
 from x2localizer.gallery.regions import regions_with_data
 from x2localizer.gallery.tiles import TileReader, region_views
@@ -125,7 +125,7 @@ def test_only_the_codes_that_were_asked_for_are_computed(
     with pytest.raises(GalleryError, match="--codes tiles,regions"):
         open_gallery(tmp_path / "g", tiny_bundle)
     monkeypatch.setattr(
-        "x2localizer.gallery.build._Work._add_tiles", lambda self: pytest.fail("the tiles are in already")
+        "x2localizer.gallery.build.Work._add_tiles", lambda self: pytest.fail("the tiles are in already")
     )
     more = index(imagery, tiny_bundle, tmp_path / "g", codes=BOTH)
     for identity, whole in _whole(more).items():
@@ -184,6 +184,13 @@ class KilledError(Exception):
     """Stands in for a kill."""
 
 
+def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One block or region at a time, each stored at once."""
+    monkeypatch.setattr("x2localizer.gallery.parts.SIDES", (1,))
+    monkeypatch.setattr("x2localizer.gallery.work.REGIONS_AT_ONCE", 1)
+    monkeypatch.setattr("x2localizer.gallery.work.COMMIT_S", 0.0)
+
+
 @pytest.mark.parametrize("part", BOTH)
 def test_an_interrupted_build_resumes_without_doing_work_twice(
     part: str, imagery: Path, tiny_bundle: Bundle, gallery: Gallery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -196,8 +203,8 @@ def test_an_interrupted_build_resumes_without_doing_work_twice(
         encoded.append(len(images))
         return plain(self, images)
 
-    monkeypatch.setattr("x2localizer.gallery.build._Work.estimate", lambda self: Estimate(0, 0.0, 0.0))
-    monkeypatch.setattr("x2localizer.gallery.build.ROWS_AT_ONCE", 1)
+    monkeypatch.setattr("x2localizer.gallery.build.Work.estimate", lambda self: Estimate(0, 0.0, 0.0))
+    _small_parts(monkeypatch)
     monkeypatch.setattr(Bundle, method, counting)
 
     def stop(what: str, done: int, total: int) -> None:
@@ -257,7 +264,7 @@ def test_a_killed_replacement_is_finished_by_the_command_that_the_error_advises(
     def stop(what: str, done: int, total: int) -> None:
         raise KilledError
 
-    monkeypatch.setattr("x2localizer.gallery.build.ROWS_AT_ONCE", 1)
+    _small_parts(monkeypatch)
     with pytest.raises(KilledError):
         index(imagery_now, tiny_bundle, tmp_path / "h", replace=True, progress=stop)
     with pytest.raises(GalleryError, match=rf"x2l index {imagery_now} --out .* --replace") as advice:
