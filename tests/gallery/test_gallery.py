@@ -15,8 +15,8 @@ from x2localizer.encoders.area import half_stride
 from x2localizer.encoders.protocol import Capabilities
 from x2localizer.errors import ConfigError, GalleryError, ImageryError
 from x2localizer.gallery import Estimate, Gallery, index, open_gallery
-from x2localizer.gallery.parts import half_stride_valid
 from x2localizer.gallery.grid import BLOCK, HALVES, TileSpan, block_corners
+from x2localizer.gallery.parts import half_stride_valid
 from x2localizer.gallery.regions import regions_with_data
 from x2localizer.gallery.tiles import TileReader, region_views
 from x2localizer.search import Searcher

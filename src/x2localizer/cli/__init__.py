@@ -16,6 +16,7 @@ from x2localizer.cli import (
     check,
     demo,
     evaluate,
+    gallery,
     inspect,
     learn,
     live,
@@ -42,6 +43,7 @@ app.add_typer(town.app, name="town")
 app.add_typer(prepare.app, name="prepare")
 app.add_typer(bench.app, name="bench")
 app.add_typer(benchmark.app, name="benchmark")
+app.add_typer(gallery.app, name="gallery")
 app.command("check")(check.check)
 app.command("inspect")(inspect.inspect)
 app.command("index")(localize.index)

@@ -46,7 +46,7 @@ def inspect(
     if (Path(path) / "dataset.json").is_file():
         raise ConfigError(f"{path} is a dataset.", f"Use: x2l check {path}")
     suffix = Path(path).suffix.lower()
-    if (Path(path) / "about.lance").is_dir():
+    if (Path(path) / "about.lance").is_dir() or suffix == ".x2g":
         readers: list[Reader] = [_gallery]
     elif bag_at(path) is not None:
         readers = [_bag]
@@ -181,11 +181,11 @@ def _roads(path: str, picture: Path | None, spacing: float) -> Values:
 
 def _gallery(path: str, picture: Path | None, spacing: float) -> Values:
     from x2localizer.gallery.describe import describe  # noqa: PLC0415 - LanceDB takes a while to load
-    from x2localizer.gallery.open import open_any  # noqa: PLC0415
+    from x2localizer.gallery.open import open_to_read  # noqa: PLC0415
     from x2localizer.show.gallery_map import gallery_picture  # noqa: PLC0415
 
     if picture is not None:
-        save_picture(picture, gallery_picture(open_any(path)))
+        save_picture(picture, gallery_picture(open_to_read(path)))
     return {"kind": "gallery", **describe(path)}
 
 

@@ -29,7 +29,8 @@ if TYPE_CHECKING:  # heavy, and not needed for --help
 
 def index(
     imagery: Annotated[
-        list[str] | None, typer.Argument(help="Imagery: GeoTIFF, COG, VRT, MBTiles, or a folder of XYZ tiles.")
+        list[str] | None,
+        typer.Argument(help="Imagery: GeoTIFF, COG, VRT, MBTiles, a folder of XYZ tiles; a path, https:// or s3://."),
     ] = None,
     roads: Annotated[
         list[Path] | None,
@@ -43,6 +44,10 @@ def index(
     stride: Annotated[int, typer.Option(help="Distance of neighbouring regions, in tiles.")] = 3,
     zoom: Annotated[int, typer.Option(help="Web-Mercator level of the tiles; 19 is about 58 m at 40 degrees.")] = 19,
     replace: Annotated[bool, typer.Option("--replace", help="Replace what the gallery has of this area.")] = False,
+    ray: Annotated[
+        str | None,
+        typer.Option(help="Encode on a Ray cluster: auto, its address, or local for processes of this machine."),
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Start even if it takes more than a day.")] = False,
     info: Annotated[bool, typer.Option("--info", help="Only show what is in the gallery.")] = False,
     as_json: JsonOption = False,
@@ -58,6 +63,8 @@ def index(
       x2l index city.tif --roads city.osm.pbf --out city-gallery
 
       x2l index --roads city.osm.pbf --out city-gallery
+
+      x2l index s3://bucket/state.vrt --out s3://bucket/state --ray auto
 
       x2l index --info --out city-gallery
     """
@@ -81,7 +88,7 @@ def index(
             if imagery:
                 build(
                     imagery, open_bundle(bundle), out, roads=roads or (), codes=split_words(codes), zoom=zoom,  # type: ignore[arg-type]
-                    stride=stride, replace=replace, allow_long=yes, announce=before, progress=progress,
+                    stride=stride, replace=replace, allow_long=yes, ray=ray, announce=before, progress=progress,
                 )  # fmt: skip
             else:
                 index_roads(roads or (), out, replace=replace, progress=progress)
@@ -91,7 +98,7 @@ def index(
 
 
 def localize(
-    gallery: Annotated[str, typer.Option(help="A gallery; see x2l index.")],
+    gallery: Annotated[str, typer.Option(help="A gallery: a folder, an object-store address, or an .x2g file.")],
     video: Annotated[
         str | None,
         typer.Argument(

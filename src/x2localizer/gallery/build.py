@@ -21,6 +21,7 @@ from x2localizer.gallery.store import Gallery
 from x2localizer.gallery.work import Estimate, Work
 from x2localizer.similarity import CodeKind
 from x2localizer.sources.imagery import Imagery, open_imagery
+from x2localizer.sources.imagery.raster_open import without_secrets
 from x2localizer.types import Progress
 
 log = logging.getLogger(__name__)
@@ -76,17 +77,17 @@ def index(
                     in_use = bool(gallery.manifest.sources) and not gallery.manifest.unfinished()
                     add_roads(gallery, str(address), roads, replace=replace, progress=progress)
                 _add_codes(gallery, fresh.codes)
-                number = _source_number(gallery, str(name), opened, replace)
+                number = _source_number(gallery, without_secrets(str(name)), opened, replace)
                 source = gallery.manifest.sources[number]
                 if set(gallery.manifest.codes) <= set(source.done):
                     continue
-                work = Work(opened, encoder, gallery, number, span, source.replace, progress, cluster)
+                work = Work(str(name), opened, encoder, gallery, number, span, source.replace, progress, cluster)
                 estimate = work.estimate()
-                announce(str(name), estimate)
-                log.info("indexing %s: %s", name, estimate)
+                announce(source.imagery, estimate)
+                log.info("indexing %s: %s", source.imagery, estimate)
                 if estimate.seconds > LONG_S and not allow_long:
                     raise ImageryError(
-                        f"Indexing {name} is a lot of work: {estimate}.",
+                        f"Indexing {source.imagery} is a lot of work: {estimate}.",
                         "Cut it to the area you need, choose a smaller --zoom, spread it over many machines with "
                         "--ray, or start it with --yes.",
                     )

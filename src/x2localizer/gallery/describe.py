@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from x2localizer.gallery.open import open_any
+from x2localizer.gallery.object_store import is_object_store, store_errors
+from x2localizer.gallery.open import open_any, open_to_read
 from x2localizer.gallery.store import Gallery
 
 
 def describe(address: str) -> dict[str, object]:
-    """The facts about a gallery by name."""
-    gallery: Gallery = open_any(address)
+    """The facts about a gallery by name; of one in an object store without fetching it."""
+    with store_errors(address):
+        return _facts(open_any(address) if is_object_store(address) else open_to_read(address))
+
+
+def _facts(gallery: Gallery) -> dict[str, object]:
     manifest = gallery.manifest
     unfinished = manifest.unfinished()
     tiles: dict[str, object] = {

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from x2localizer.encoders import Encoder
 from x2localizer.errors import GalleryError
 from x2localizer.gallery.columns import schema
 from x2localizer.gallery.manifest import FORMAT, ROADS_ONLY, GalleryManifest
+from x2localizer.gallery.object_store import is_object_store, local_copy, storage_options
 from x2localizer.gallery.store import TABLES, Gallery, check_encoder, first_line, table_names
+
+SHARED_SUFFIX = ".x2g"
+"""Of a gallery in one file; see :mod:`x2localizer.gallery.share`."""
 
 
 def open_gallery(address: str | os.PathLike[str], encoder: Encoder | None = None) -> Gallery:
-    """Open a finished gallery, also one of roads alone.
+    """Open a finished gallery, also one of roads alone, or one in a file that ``x2l gallery export`` made.
 
-    A half-built one, or one whose codes another encoder made, is refused with the way out.
+    A half-built one, or one whose codes another encoder made, is refused with the way out. Of a gallery in an object
+    store or in such a file, a copy on this machine is opened; see :mod:`x2localizer.gallery.object_store`.
     """
-    gallery = open_any(str(address))
+    gallery = open_to_read(str(address))
     if not gallery.has_tiles:
         if not gallery.manifest.roads:
             raise GalleryError(
@@ -43,6 +49,21 @@ def open_gallery(address: str | os.PathLike[str], encoder: Encoder | None = None
             f"The gallery {address} has no regions: its imagery covers less than one region of {side} x {side} tiles.",
             f"Add a larger area: x2l index IMAGERY --out {address}",
         )
+    return gallery
+
+
+def open_to_read(address: str) -> Gallery:
+    """Open a gallery whether it is finished or not; if it is elsewhere, its copy on this machine."""
+    if is_object_store(address):
+        folder = local_copy(address)
+    elif address.endswith(SHARED_SUFFIX) and not Path(address).is_dir():
+        from x2localizer.gallery.share import unpacked_copy  # noqa: PLC0415 - which opens galleries itself
+
+        folder = unpacked_copy(Path(address))
+    else:
+        return open_any(address)
+    gallery = open_any(str(folder))
+    gallery.address = address
     return gallery
 
 
@@ -72,6 +93,11 @@ def find_gallery(address: str) -> Gallery | None:
 def make_roads_only(address: str) -> Gallery:
     """A new gallery for roads alone; imagery may follow."""
     return _make(address, ROADS_ONLY, _connect(address))
+
+
+def make_gallery(address: str, manifest: GalleryManifest, mode: str = "create") -> Gallery:
+    """A new gallery without rows; with ``mode="overwrite"`` in place of one that is there."""
+    return _make(address, manifest, _connect(address), mode)
 
 
 def _make(address: str, manifest: GalleryManifest, db: Any, mode: str = "create") -> Gallery:
@@ -110,6 +136,6 @@ def _connect(address: str) -> Any:
     import lancedb  # noqa: PLC0415
 
     try:
-        return lancedb.connect(address)
+        return lancedb.connect(address, storage_options=storage_options(address) or None)
     except (OSError, ValueError, RuntimeError) as problem:
         raise GalleryError(f"Cannot open a gallery at {address}: {problem}", "Check the path or address.") from problem

@@ -24,8 +24,8 @@ from x2localizer.sources.imagery import Imagery
 from x2localizer.types import Bools, Codes, Image, Images, Mask, Position, Region
 
 SIDES = (4, 2, 1)
-"""Blocks along the side of a part of tiles, the largest that the imagery can be read in. Where cameras look ahead, tiles
-around the edge of a part are encoded for its neighbours too: 6% more at 4 blocks, 27% at 1."""
+"""Blocks along the side of a part of tiles; the largest counts that the imagery can be read in. Where cameras look
+ahead, tiles around the edge of a part are encoded for its neighbours too: 6% more at 4 blocks, 27% at 1."""
 REGIONS_AT_ONCE = 16
 """Regions of a part."""
 

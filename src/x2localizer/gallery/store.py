@@ -135,8 +135,13 @@ class Gallery:
 
     def add_road_rows(self, rows: pa.Table) -> None:
         """Add rows of roads: one transaction. They count when the manifest names their source."""
+        self.add_rows("roads", rows)
+
+    def add_rows(self, name: str, rows: pa.Table) -> None:
+        """Add rows of another gallery, or of roads: one transaction."""
         with self._writing():
-            self._db.create_table("roads", schema=ROADS, exist_ok=True).add(rows)
+            self._db.create_table(name, schema=schema(self.manifest, name), exist_ok=True).add(rows)
+        self.__dict__.pop("regions", None)
 
     def drop_unused_roads(self) -> None:
         """Remove rows of roads whose source is not in the manifest: replaced ones, and those of a killed run."""
@@ -223,6 +228,21 @@ class Gallery:
         held = masks(table["valid"], HALVES * HALVES).reshape(-1, HALVES, HALVES)
         blocks = dict(zip(zip(table["x"].to_pylist(), table["y"].to_pylist(), strict=True), held, strict=True))
         return regions_with_data(blocks, m.zoom, m.region_tiles, m.stride)
+
+    def rows(self, name: str, where: str | None = None) -> Iterator[pa.Table]:
+        """The rows of a table as they are stored, some at a time; none if there is no such table."""
+        if name in table_names(self._db):
+            used = f"source IN ({', '.join(str(source.number) for source in self.manifest.roads)})"
+            where = f"({where}) AND {used}" if where and name == "roads" else used if name == "roads" else where
+            yield from self._batches(name, schema(self.manifest, name).names, where)
+
+    def sources_of(self, corners: Sequence[Corner]) -> dict[Corner, int]:
+        """The numbers of the sources that blocks came from."""
+        if not corners:
+            return {}
+        table = self._read("tiles", ["x", "y", "source"], f"id IN ({self._ids_of(corners)})")
+        places = zip(table["x"].to_pylist(), table["y"].to_pylist(), strict=True)
+        return dict(zip(places, table["source"].to_pylist(), strict=True))
 
     def corners(self) -> list[Corner]:
         """The north-west tiles of all blocks of tiles."""

@@ -55,17 +55,17 @@ class Estimate:
 
 
 class Work:
-    """One piece of imagery on its way into a gallery.
+    """One piece of imagery, opened from ``name``, on its way into a gallery.
 
     Parts are stored in their order by this process alone, whoever encodes them: a transaction for the pictures of some
     parts and one for their codes. A part is in when its codes are.
     """
 
     def __init__(
-        self, imagery: Imagery, encoder: Encoder, gallery: Gallery, number: int, span: TileSpan, replacing: bool,
-        progress: Progress, cluster: Cluster | None = None,
+        self, name: str, imagery: Imagery, encoder: Encoder, gallery: Gallery, number: int, span: TileSpan,
+        replacing: bool, progress: Progress, cluster: Cluster | None = None,
     ) -> None:  # fmt: skip
-        self.imagery, self.encoder, self.gallery, self.number = imagery, encoder, gallery, number
+        self.name, self.imagery, self.encoder, self.gallery, self.number = name, imagery, encoder, gallery, number
         self.span, self.replacing, self.progress, self.cluster = span, replacing, progress, cluster
         self.zoom, self.px = gallery.manifest.zoom, encoder.spec.tile_px
         self._damaged = 0
@@ -108,11 +108,10 @@ class Work:
 
     def _encoded(self, parts: Sequence[Part]) -> Iterator[Encoded]:
         """What comes of the parts, in their order."""
-        source = self.gallery.manifest.sources[self.number]
         here = PartEncoder(self.imagery, self.encoder, self.zoom)
         encoded = (
             (here.encode(part) for part in parts) if self.cluster is None
-            else self.cluster.encode(parts, source.imagery, self.imagery.info, self.encoder, self.zoom)
+            else self.cluster.encode(parts, self.name, self.imagery.info, self.encoder, self.zoom)
         )  # fmt: skip
         for each in encoded:
             self._damaged += each.damaged

@@ -33,10 +33,11 @@ from x2localizer.sources.imagery.raster_open import (
     WEB_MERCATOR,
     gdal_env,
     georeferenced,
-    is_address,
+    has_remote_data,
     no_answer,
     open_dataset,
     quiet_gdal,
+    server_failed,
 )
 from x2localizer.types import Image, Mask
 
@@ -48,8 +49,6 @@ _SMALLEST_RETRY = 64
 """Pixels. A read that fails is split until the damage is confined to pieces of this side."""
 _EDGE = 0.005
 """Share of the extent. Its edges are curved between the sampled points, so data may lie slightly beyond them."""
-_MAY_BE_REMOTE = frozenset({"VRT", "WMS", "WMTS", "OGCAPI"})
-"""GDAL formats whose files may only name a server."""
 _STRETCH_SIDE = 256
 """Pixels. Overviews smaller than this are too smooth to measure a stretch on."""
 
@@ -102,7 +101,7 @@ class RasterFile:
         self._damaged = 0
         self._levels: dict[int | None, _Level] = {}
         self._file = self._base = open_dataset(path)
-        self._remote = is_address(path) or self._file.driver in _MAY_BE_REMOTE
+        self._remote = has_remote_data(path, self._file.driver)
         try:
             with quiet_gdal():
                 self._prepare()
@@ -200,8 +199,9 @@ class RasterFile:
         try:
             pixels, holds = self._warp(piece)
         except GDAL_ERRORS as problem:
-            if self._remote and time.monotonic() - began_s >= HTTP_SILENCE_S:
-                raise no_answer(self._path) from problem  # smaller pieces would take just as long
+            if self._remote:  # smaller pieces would take just as long, and what is not delivered is no hole
+                silent = time.monotonic() - began_s >= HTTP_SILENCE_S
+                raise (no_answer(self._path) if silent else server_failed(self._path)) from problem
             if max(piece.right - piece.left, piece.bottom - piece.top) <= _SMALLEST_RETRY:
                 return False
             intact = [self._fill(quarter, image, valid) for quarter in piece.quarters()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,20 +22,37 @@ from x2localizer.errors import ImageryError
 
 GDAL_ERRORS = (RasterioError, CPLE_BaseError)
 WEB_MERCATOR = rasterio.CRS.from_epsg(3857)
-
+_SERVICES = frozenset({"WMS", "WMTS", "OGCAPI"})
+"""GDAL formats whose files only name a server."""
 
 HTTP_SILENCE_S = 20
 """Seconds to wait for a server that sends nothing. GDAL itself waits for ever and ignores Ctrl-C."""
+HTTP_RETRIES = 3
+"""How often a server that is overloaded (503 and the like) is asked again, after 0.5 s, 1 s, 2 s, ..."""
 
 
 def gdal_env() -> rasterio.Env:
     """A GDAL environment that logs messages and gives up on silent servers; environment variables take precedence."""
-    limits = {
+    options = {
         "GDAL_HTTP_CONNECTTIMEOUT": HTTP_SILENCE_S,
         "GDAL_HTTP_LOW_SPEED_TIME": HTTP_SILENCE_S,
         "GDAL_HTTP_LOW_SPEED_LIMIT": 1,
+        "GDAL_HTTP_MAX_RETRY": HTTP_RETRIES,
+        "GDAL_HTTP_RETRY_DELAY": 0.5,
+        **_s3_options(),
     }
-    return rasterio.Env(**{name: value for name, value in limits.items() if name not in os.environ})
+    return rasterio.Env(**{name: value for name, value in options.items() if name not in os.environ})
+
+
+def _s3_options() -> dict[str, str]:
+    """GDAL's names for the endpoint in AWS_ENDPOINT_URL; it reads the other AWS variables by itself."""
+    scheme, found, host = os.environ.get("AWS_ENDPOINT_URL", "").partition("://")
+    if not found:
+        return {}
+    return {
+        "AWS_S3_ENDPOINT": host.rstrip("/"), "AWS_HTTPS": "NO" if scheme == "http" else "YES",
+        "AWS_VIRTUAL_HOSTING": "FALSE",
+    }  # fmt: skip
 
 
 @contextmanager
@@ -51,9 +69,14 @@ def open_dataset(path: str, overview: int | None = None) -> Any:
     options = {} if overview is None else {"overview_level": overview}
     try:
         with quiet_gdal():
-            return rasterio.open(path, **options)
+            return rasterio.open(_for_gdal(path), **options)
     except (*GDAL_ERRORS, CRSError, OSError, ValueError) as problem:
         raise _cannot_open(path) from problem
+
+
+def _for_gdal(path: str) -> str:
+    """A path as GDAL reads it; rasterio would ask for boto3 to open s3:// addresses."""
+    return f"/vsis3/{path.removeprefix('s3://')}" if path.startswith("s3://") else path
 
 
 def georeferenced(dataset: Any, path: str) -> Any:
@@ -116,16 +139,47 @@ def is_address(path: str) -> bool:
     return "://" in path or path.startswith("/vsi")
 
 
+def without_secrets(address: str) -> str:
+    """An address without a password in it, and without the query if that is signed."""
+    plain = re.sub(r"//[^/?#]*@", "//", address)
+    start, mark, query = plain.partition("?")
+    signed = "://" in start and re.search(r"(?i)(sig(nature)?|token|key|credential|password)[^&=]*=", query)
+    return start if mark and signed else plain
+
+
+def has_remote_data(path: str, driver: str) -> bool:
+    """Whether pixels of a file come over a network: an address, a map service, or a virtual raster of addresses."""
+    if is_address(path) or driver in _SERVICES:
+        return True
+    if driver != "VRT":
+        return False
+    try:
+        text = Path(path).read_text(encoding="utf-8", errors="replace") if Path(path).is_file() else path
+    except OSError:
+        return False
+    return re.search(r"/vsi(curl|s3|gs|az|swift|oss|webhdfs)|https?://[^<]*</SourceFilename|>s3://", text) is not None
+
+
+def server_failed(path: str) -> ImageryError:
+    """The error for a server that does not deliver what it did before."""
+    return ImageryError(
+        f"Part of {without_secrets(path)} could not be read: the server failed, or the file is damaged there.",
+        "Run the same command again when the server is back; what takes long resumes. If it fails again, "
+        "download the imagery first.",
+    )
+
+
 def no_answer(path: str) -> ImageryError:
     """The error for a server that sends nothing."""
     return ImageryError(
-        f"The server behind {path} sent nothing for {HTTP_SILENCE_S} s.",
+        f"The server behind {without_secrets(path)} sent nothing for {HTTP_SILENCE_S} s.",
         "Check the address and the connection, or download the imagery first.",
     )
 
 
 def _cannot_open(path: str) -> ImageryError:
-    name = path if len(path) < 200 else f"{path[:200]}..."
+    name = without_secrets(path)
+    name = name if len(name) < 200 else f"{name[:200]}..."
     local = Path(path)
     try:
         exists, size = local.exists(), local.stat().st_size if local.is_file() else 1

@@ -1,0 +1,108 @@
+"""Part of a gallery, by a box."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from x2localizer import geo
+from x2localizer.errors import ConfigError, GalleryError
+from x2localizer.gallery.copying import tables_of, where, write_copy
+from x2localizer.gallery.grid import BLOCK
+from x2localizer.gallery.manifest import GalleryManifest, ImagerySource, RoadSource
+from x2localizer.gallery.open import open_gallery
+from x2localizer.gallery.regions import regions_with_data
+from x2localizer.gallery.roads import from_rows, where_within
+from x2localizer.gallery.store import Gallery, place_id
+from x2localizer.sources.roads.roads import Bounds
+from x2localizer.types import Bools, Ints
+
+
+def cut(address: str, box: Bounds, out: str) -> Gallery:
+    """Make a gallery of the part of another that touches a box.
+
+    box: west, south, east, north in degrees; it may cross the antimeridian. Blocks of 8 x 8 tiles are kept whole, so
+        what is kept reaches up to some 500 m beyond the box.
+    """
+    box = _checked(box)
+    gallery = open_gallery(address)
+    m = gallery.manifest
+    held = {
+        (block.x, block.y): block.valid for block in gallery.tile_blocks(_blocks_in(gallery, box))
+    } if gallery.has_tiles else {}  # fmt: skip
+    blocks = {place_id(x, y, m.zoom) for x, y in held}
+    regions = set(regions_with_data(held, m.zoom, m.region_tiles, m.stride).ids.tolist()) if held else set()
+    roads = tuple(part for source in m.roads if (part := _road_part(gallery, source, box)) is not None)
+    if (gallery.has_tiles and not regions) or (not gallery.has_tiles and not roads):
+        raise GalleryError(
+            f"The gallery {address} has nothing in this box, or less than one region.",
+            f"Look where it is: x2l inspect {address} --picture map.png",
+        )
+    sources = tuple(_clipped(source, box) for source in m.sources)
+    manifest = replace(m, sources=sources, roads=roads)
+
+    def rows(name: str) -> Iterator[pa.Table]:
+        if name == "roads":
+            yield from gallery.rows(name, _road_filter(manifest, box))
+            return
+        kept = list(regions if name == "regions" else blocks)
+        for some in gallery.rows(name):
+            yield where(some, lambda ids: np.isin(ids, kept))
+
+    return write_copy(out, manifest, {name: rows(name) for name in tables_of(manifest)})
+
+
+def _checked(box: Bounds) -> Bounds:
+    west, south, east, north = box
+    inside = -180 <= west <= 180 and -180 <= east <= 360 and -90 <= south < north <= 90
+    if not inside or west == east or east - west > 360:
+        raise ConfigError(
+            f"{west:g},{south:g},{east:g},{north:g} is not a box.", "Give --box WEST,SOUTH,EAST,NORTH in degrees."
+        )
+    return west, south, east if east > west else east + 360.0, north
+
+
+def _blocks_in(gallery: Gallery, box: Bounds) -> list[tuple[int, int]]:
+    """The blocks that touch a box."""
+    corners = gallery.corners()
+    zoom = gallery.manifest.zoom
+    west, south, east, north = box
+    limit = geo.MAX_LATITUDE_DEG
+    lats = np.clip([north, south], -limit, limit)
+    _, (top, bottom) = geo.tile_coordinates(lats, np.zeros(2), zoom)
+    world = 1 << zoom
+    left, right = ((lon + 180.0) / 360.0 * world for lon in (west, east))
+    x, y = (np.array(values, np.int64) for values in zip(*corners, strict=True))
+    across: Bools = np.zeros(len(x), np.bool_)
+    for turn in (-world, 0, world):
+        across |= (x + turn < right) & (x + turn + BLOCK > left)
+    kept: Ints = np.flatnonzero(across & (y < bottom) & (y + BLOCK > top))
+    return [corners[i] for i in kept]
+
+
+def _clipped(source: ImagerySource, box: Bounds) -> ImagerySource:
+    """Imagery with bounds within the box, so that the same imagery can be added again to fill the rest."""
+    west, south, east, north = source.bounds
+    clipped = (max(west, box[0]), max(south, box[1]), min(east, box[2]), min(north, box[3]))
+    return replace(source, bounds=clipped) if clipped[0] < clipped[2] and clipped[1] < clipped[3] else source
+
+
+def _road_filter(manifest: GalleryManifest, box: Bounds) -> str:
+    numbers = ", ".join(str(source.number) for source in manifest.roads)
+    return f"source IN ({numbers}) AND {where_within(box)}"
+
+
+def _road_part(gallery: Gallery, source: RoadSource, box: Bounds) -> RoadSource | None:
+    """What a file of roads is after the cut; None if nothing of it is left."""
+    parts = list(gallery.rows("roads", f"source = {source.number} AND {where_within(box)}"))
+    if not parts:
+        return None
+    roads = from_rows(pa.concat_tables(parts))
+    main, street, service = roads.lengths_by_kind_m().values()
+    digest = hashlib.sha256(f"{source.digest} {box}".encode()).hexdigest()[:16]
+    bounds = roads.bounds or source.bounds
+    return replace(source, digest=digest, roads=len(roads), lengths_m=(main, street, service), bounds=bounds)
