@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
-import pyarrow as pa
 import pytest
 
 from helpers.dying_workers import KILL_ONCE, NO_MEMORY, NO_MEMORY_ONCE, encode_or_die
 from helpers.gallery_files import write_noise
+from helpers.same_gallery import assert_same
 from x2localizer import __version__
 from x2localizer.encoders import Bundle
 from x2localizer.errors import ConfigError, GalleryError, ImageryError, UserError
-from x2localizer.gallery import Gallery, index
+from x2localizer.gallery import index
 from x2localizer.gallery.cluster import Job, _open_imagery, join_cluster
 from x2localizer.gallery.parts import tile_parts
 from x2localizer.sources.imagery import open_imagery
@@ -36,19 +36,6 @@ def ray_workers() -> Iterator[None]:
         )  # fmt: skip
         yield
         ray.shutdown()
-
-
-def rows(gallery: Gallery, name: str) -> pa.Table:
-    """All rows of a table, in order of place."""
-    return gallery._db.open_table(name).to_arrow().sort_by("id")
-
-
-def assert_same(one: Gallery, other: Gallery) -> None:
-    """Two galleries have the same rows, to the bit."""
-    assert one.manifest.codes == other.manifest.codes
-    for name in ("tiles", "pictures", "regions"):
-        assert rows(one, name).num_rows > 0
-        assert rows(one, name).equals(rows(other, name)), name
 
 
 @pytest.mark.slow

@@ -36,7 +36,7 @@ def merge(first: str, second: str, out: str) -> Gallery:
     manifest = replace(one.manifest if one.has_tiles else other.manifest, sources=sources, roads=roads)
     in_first, in_second = one.ids("tiles"), other.ids("tiles")
     fuller = _fuller_regions(one, other) if "regions" in manifest.codes else set()
-    if fuller:
+    if fuller and one.has_tiles:
         _insist_on_all_regions(one, other)
 
     def rows(name: str) -> Iterator[pa.Table]:
@@ -123,6 +123,9 @@ def _joined(
 
 
 def _tiles_of_regions(gallery: Gallery) -> dict[int, int]:
+    """How many tiles of each region hold data."""
+    if not gallery.has_tiles:
+        return {}
     return {
         int(i): int(count)
         for part in gallery.region_sets()
