@@ -13,13 +13,23 @@ from x2localizer.gallery.bench import bench_index
 @pytest.mark.slow
 def test_two_bundles_are_measured_in_turns() -> None:
     values = bench_index(towns=1, times=1, against_bundle="town")
-    figures = ("regions_per_s", "gallery_bytes_per_km2", "peak_mb", "open_s", "search_ms", "localizer_mb")
+    figures = (
+        "regions_per_s",
+        "regions_per_core_s",
+        "gallery_bytes_per_km2",
+        "peak_mb",
+        "open_s",
+        "search_ms",
+        "localizer_mb",
+    )
     for name in figures:
         now, before = float(str(values[name])), float(str(values[f"before_{name}"]))
         assert now > 0
         assert before > 0
-        ratio = now / before if name == "regions_per_s" else before / now
+        ratio = now / before if name.startswith("regions_per") else before / now
         assert values[f"{name}_ratio"] == pytest.approx(ratio)
+    assert 0 < float(str(values["state_core_hours"])) < float(str(values["country_core_hours"]))
+    assert 0 < float(str(values["state_gallery_gb"])) < float(str(values["country_gallery_gb"]))
     assert float(str(values["gallery_bytes_per_km2_ratio"])) < 1.0  # eight headings take more than one
 
 

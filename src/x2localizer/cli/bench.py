@@ -115,20 +115,32 @@ def index(
     times: Annotated[int, typer.Option(min=1, help="Runs of each version; the best counts.")] = 2,
     bundle: Annotated[str, typer.Option(help="A bundle: the name of a shipped one, or a folder.")] = RELEASED,
     against_bundle: Annotated[str | None, typer.Option(help="Another bundle, measured in turns.")] = None,
+    ray: Annotated[int, typer.Option(min=0, help="Workers of a Ray cluster on this machine, measured too.")] = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Speed of indexing, size of the gallery, and memory of indexing and of localizing."""
+    """Speed of indexing, size of the gallery, memory of indexing and of localizing, and costs of large areas."""
     from x2localizer.gallery.bench import bench_index  # noqa: PLC0415
 
     notes = {
         "regions_per_s": "indexed, tiles included",
+        "regions_per_core_s": "by the time of all cores, which other programs do not change much",
         "gallery_bytes_per_km2": "on disk",
         "peak_mb": "memory of the process that indexes",
         "open_s": "a localizer on the gallery, until its third frame",
         "search_ms": "an update of the window localizer that searches, encoding included",
         "localizer_mb": "memory of the process that localizes",
+        "core_ms_per_tile": "with one thread: reading, encoding and storing",
+        "cores_per_writer": "that keep one core busy with storing what they encode",
+        "state_core_hours": "of 27,000 km² at 42 degrees of latitude, by that time per tile",
+        "state_gallery_gb": "on disk",
+        "country_core_hours": "of 357,000 km² at 51 degrees",
+        "country_gallery_gb": "on disk",
+        "ray_s": "to index one town on the Ray cluster",
+        "ray_ratio": "seconds without Ray over seconds with it",
     }
-    values = bench_index(towns=towns, times=times, against=against, bundle=bundle, against_bundle=against_bundle)
+    values = bench_index(
+        towns=towns, times=times, against=against, bundle=bundle, against_bundle=against_bundle, ray_workers=ray
+    )
     show_values("indexing", values, as_json, notes)
 
 
