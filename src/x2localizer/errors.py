@@ -67,6 +67,10 @@ class BundleError(UserError):
     """A bundle that is missing, damaged or in another format."""
 
 
+class DeviceError(UserError):
+    """A device to run encoders on that is not there, or does not work."""
+
+
 class GalleryError(UserError):
     """A gallery that is missing, incomplete, damaged, or built with another bundle."""
 

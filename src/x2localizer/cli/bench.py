@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from x2localizer.cli.common import JsonOption, needs_training, progress_bar, show_values, status_lines
+from x2localizer.cli.common import DeviceOption, JsonOption, needs_training, progress_bar, show_values, status_lines
 from x2localizer.config import RELEASED, TrainSettings, load_config
 
 app = typer.Typer(help="Measure speeds. Every bench prints a table, or with --json one object.", no_args_is_help=True)
@@ -116,6 +116,7 @@ def index(
     bundle: Annotated[str, typer.Option(help="A bundle: the name of a shipped one, or a folder.")] = RELEASED,
     against_bundle: Annotated[str | None, typer.Option(help="Another bundle, measured in turns.")] = None,
     ray: Annotated[int, typer.Option(min=0, help="Workers of a Ray cluster on this machine, measured too.")] = 0,
+    device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
     """Speed of indexing, size of the gallery, memory of indexing and of localizing, and costs of large areas."""
@@ -174,6 +175,7 @@ def localize(
         float, typer.Option(min=3, help="Length of the drive; the tracked one is twice as long.")
     ] = 30.0,
     deit: Annotated[bool, typer.Option(help="Also untrained towers of the paper's size; needs [train].")] = True,
+    device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
     """Seconds of video per second of work, and whether a long drive slows it down."""
@@ -250,6 +252,7 @@ def serve(
     most: Annotated[int, typer.Option(min=1, max=1000, help="Most sessions to try.")] = 64,
     minutes: Annotated[float, typer.Option(min=3, help="Length of the long drive.")] = 60.0,
     tiles: Annotated[int, typer.Option(min=9, max=74, help="Side of the town in tiles of 58 m.")] = 37,
+    device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
     """Cameras that one service follows at a frame a second each, on loopback, and its speed and memory."""

@@ -42,6 +42,31 @@ SetOption = Annotated[
 ]
 
 
+def _use_device(context: typer.Context, name: str) -> str:
+    """Choose the device for everything that this process and those it starts encode, and say which one it is."""
+    if context.resilient_parsing:  # completion of a command line
+        return name
+    from x2localizer.encoders.device import CPU, VARIABLE, choose_device  # noqa: PLC0415
+
+    device = choose_device(name)
+    if name != "auto":
+        os.environ[VARIABLE] = name
+    if name != "auto" or device.provider != CPU.provider:
+        announce(f"encoding on {device}")
+    return name
+
+
+DeviceOption = Annotated[
+    str,
+    typer.Option(
+        "--device",
+        envvar="X2L_DEVICE",
+        callback=_use_device,
+        help="Where encoders run: auto, cpu, cuda, tensorrt, coreml, openvino or directml.",
+    ),
+]
+
+
 def fov_of(text: str | None) -> float | Literal["auto"] | None:
     """A field of view from the command line."""
     if text is None or text == "auto":

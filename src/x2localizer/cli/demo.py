@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from x2localizer.cli.common import progress_bar, say
+from x2localizer.cli.common import DeviceOption, progress_bar, say
 
 COVERED = (0.47, 0.55)
 """Between these shares of the drive the lens is covered; when it is free again the camera is somewhere else."""
@@ -21,6 +21,7 @@ def demo(
     drive: Annotated[int, typer.Option(min=0, help="The drive through it.")] = 15,
     seconds: Annotated[float, typer.Option(min=30, max=3600, help="How long it lasts.")] = 180.0,
     tiles: Annotated[int, typer.Option(min=9, max=74, help="Side of the town in tiles of 58 m.")] = 37,
+    device: DeviceOption = "auto",
 ) -> None:
     """Build a town the model never saw, film a drive, and follow the camera. Example: x2l demo --out demo"""
     from x2localizer.cli.common import status_lines  # noqa: PLC0415

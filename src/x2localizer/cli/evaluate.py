@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from x2localizer.cli.common import JsonOption, measured, progress_bar, say
+from x2localizer.cli.common import DeviceOption, JsonOption, measured, progress_bar, say
 from x2localizer.errors import UserError
 
 
@@ -50,6 +50,7 @@ def evaluate(
     work: Annotated[Path, typer.Option(help="Folder for codes and galleries, kept for the next run.")] = Path(
         "evaluation"
     ),
+    device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
     """Measure models on a dataset, side by side on the same videos and galleries.

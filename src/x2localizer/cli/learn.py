@@ -12,6 +12,7 @@ import typer
 from rich.progress import Progress, TaskID, TextColumn
 
 from x2localizer.cli.common import (
+    DeviceOption,
     SetOption,
     console,
     needs_training,
@@ -204,6 +205,7 @@ def encode(
     path: Annotated[str, typer.Argument(help="An image or a video; with --tile, an aerial tile.")],
     bundle: Annotated[str, typer.Option(help="A bundle: the name of a shipped one, or a folder.")] = RELEASED,
     tile: Annotated[bool, typer.Option("--tile", help="The picture is an aerial tile.")] = False,
+    device: DeviceOption = "auto",
 ) -> None:
     """Run a bundle on an image or a video, and print the shapes of the codes and the time they took.
 
@@ -224,7 +226,11 @@ def encode(
     if not images:
         raise UserError(f"{path} has no picture.", f"See what is in it: x2l inspect {path}")
     stack = np.stack(images)
-    values: dict[str, object] = {"bundle": encoder.fingerprint, "pictures": str(stack.shape)}
+    values: dict[str, object] = {
+        "bundle": encoder.fingerprint,
+        "device": str(encoder.device),
+        "pictures": str(stack.shape),
+    }
     if ("tile" if tile else "frame") in spec.parts:
         encode_images = encoder.encode_tiles if tile else encoder.encode_frames
         encode_images(stack[:1])

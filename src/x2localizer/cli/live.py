@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from x2localizer.cli.common import progress_bar, say, status_lines
+from x2localizer.cli.common import DeviceOption, progress_bar, say, status_lines
 from x2localizer.cli.serve import needs_serve
 from x2localizer.config import RELEASED
 from x2localizer.errors import UserError
@@ -29,6 +29,7 @@ def live(
     tiles: Annotated[int, typer.Option(min=9, max=74, help="Side of the town in tiles of 58 m.")] = 37,
     cars: Annotated[int, typer.Option(min=1, max=16, help="How many cars drive at once.")] = 1,
     bundle: Annotated[str, typer.Option(help="A bundle: the name of a shipped one, or a folder.")] = RELEASED,
+    device: DeviceOption = "auto",
     port: Annotated[int, typer.Option(min=0, max=65_535, help="0 lets the operating system choose.")] = 8471,
     seconds: Annotated[
         float | None, typer.Option(min=1, help="Stop after so many seconds of driving; by default with Ctrl-C.")

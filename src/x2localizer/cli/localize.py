@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from x2localizer.cli.common import (
+    DeviceOption,
     FovOption,
     JsonOption,
     SetOption,
@@ -49,6 +50,7 @@ def index(
         typer.Option(help="Encode on a Ray cluster: auto, its address, or local for processes of this machine."),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Start even if it takes more than a day.")] = False,
+    device: DeviceOption = "auto",
     info: Annotated[bool, typer.Option("--info", help="Only show what is in the gallery.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -142,6 +144,7 @@ def localize(
     realtime: Annotated[
         bool, typer.Option("--realtime", help="With --sink: go no faster than the video was filmed.")
     ] = False,
+    device: DeviceOption = "auto",
     overrides: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -253,6 +256,7 @@ def calibrate(
     ] = None,
     workers: Annotated[int, typer.Option(help="With --data: processes.", min=1)] = 2,
     work: Annotated[Path, typer.Option(help="Folder for galleries, and for the towns' imagery.")] = Path("calibration"),
+    device: DeviceOption = "auto",
 ) -> None:
     """Fit how sure a fix is, on drives through synthetic towns; the result goes into the bundle.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from x2localizer.cli.common import SetOption, announce
+from x2localizer.cli.common import DeviceOption, SetOption, announce
 from x2localizer.cli.localize import circle
 from x2localizer.config import RELEASED
 from x2localizer.errors import UserError
@@ -45,6 +45,7 @@ def serve(
     with_map: Annotated[
         bool, typer.Option("--map/--no-map", help="Serve the live map at / and the browser's camera at /camera.")
     ] = True,
+    device: DeviceOption = "auto",
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
     overrides: SetOption = None,
 ) -> None:

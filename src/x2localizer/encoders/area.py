@@ -9,9 +9,6 @@ import numpy as np
 from x2localizer.encoders.protocol import EncoderSpec
 from x2localizer.types import Bools, Codes, Floats, Image, Images
 
-PIXELS_AT_ONCE = 1 << 19
-"""Pixels of a batch of tiles: 128 of 64 x 64, with which the shipped towers are fastest."""
-
 
 def half_stride(area: Image, px: int) -> Images:
     """Tiles of a picture (a px, b px, 3) at every half tile, as views: (2 a - 1, 2 b - 1, px, px, 3)."""
@@ -31,7 +28,7 @@ def encode_tile_by_tile(
     chosen = np.ones(tiles.shape[:2], np.bool_) if wanted is None else wanted
     codes = np.zeros((*tiles.shape[:2], spec.headings, spec.dim), np.float32)
     rows, columns = np.nonzero(chosen)
-    size = max(1, PIXELS_AT_ONCE // (px * px))
+    size = spec.tiles_at_once()
     for start in range(0, len(rows), size):
         part = rows[start : start + size], columns[start : start + size]
         codes[part] = encode_tiles(tiles[part]).reshape(-1, spec.headings, spec.dim)

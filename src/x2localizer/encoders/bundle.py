@@ -14,11 +14,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -27,11 +30,13 @@ from pydantic import TypeAdapter
 
 from x2localizer.config import RELEASED, ModelSettings, validate
 from x2localizer.encoders.area import encode_tile_by_tile
+from x2localizer.encoders.device import CPU, Device, choose_device
 from x2localizer.encoders.protocol import PARTS, Capabilities, EncoderSpec, Part, SetCodes
-from x2localizer.errors import BundleError
+from x2localizer.errors import BundleError, DeviceError
 from x2localizer.types import Bools, Codes, Floats, Image, Images
 
 FORMAT = 1
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -51,12 +56,15 @@ class Bundle:
     """The temperature of s_f that it was trained with."""
     capabilities: Capabilities = field(default_factory=Capabilities)
     """What the network can do."""
+    device: Device = CPU
+    """Where it runs."""
     _sessions: dict[str, ort.InferenceSession] = field(default_factory=dict, repr=False, compare=False)
+    _turn: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     @cached_property
     def spec(self) -> EncoderSpec:
         """Sizes and abilities."""
-        return spec_of(self.model, self.capabilities)
+        return replace(spec_of(self.model, self.capabilities), pixels_at_once=self.device.pixels_at_once)
 
     def weights_of(self, part: Part) -> str:
         """A name for exactly the weights of one encoder."""
@@ -118,19 +126,39 @@ class Bundle:
             )
         if graph not in self._sessions:
             self._sessions[graph] = self._session(graph)
-        out: list[Codes] = self._sessions[graph].run(None, {"images": np.ascontiguousarray(images), **more})
+        inputs = {"images": np.ascontiguousarray(images), **more}
+        with self._turn if self.device.one_at_a_time else nullcontext():
+            out: list[Codes] = self._sessions[graph].run(None, inputs)
         return out
 
     def _session(self, name: str) -> ort.InferenceSession:
         options = ort.SessionOptions()
         options.log_severity_level = 3
         options.intra_op_num_threads = self.threads or os.cpu_count() or 1
+        options.enable_mem_pattern = not self.device.one_at_a_time  # DirectML wants it off
+        providers: list[Any] = [(self.device.provider, dict(self.device.options))]
+        if self.device.provider != CPU.provider:
+            providers.append(CPU.provider)  # for nodes that the device does not know
         try:
-            return ort.InferenceSession(self.root / f"{name}.onnx", options, providers=["CPUExecutionProvider"])
+            session = ort.InferenceSession(self.root / f"{name}.onnx", options, providers=providers)
         except Exception as problem:  # ONNX Runtime has an error class for every occasion
             raise BundleError(
-                f"{self.root / name}.onnx is missing or damaged.", "Export the bundle again."
+                f"{self.root / name}.onnx is missing or damaged, or does not run on {self.device}.",
+                "Try --device cpu; if that fails, export the bundle again.",
             ) from problem
+        self._check_device(session.get_providers())
+        return session
+
+    def _check_device(self, used: list[str]) -> None:
+        """ONNX Runtime falls back to the CPU without a word if a device does not work."""
+        if self.device.provider in used:
+            return
+        if self.device.required:
+            raise DeviceError(
+                f"The device {self.device} does not work on this machine; ONNX Runtime would use {used[0]}.",
+                f"It needs {self.device.needs or 'its driver'}. Or use --device cpu.",
+            )
+        logger.warning("The device %s does not work on this machine; encoding on the CPU.", self.device)
 
 
 def _set_codes(outputs: list[Codes]) -> SetCodes:
@@ -161,8 +189,17 @@ def shipped_for(fingerprint: str) -> str:
     return RELEASED
 
 
-def open_bundle(root: str | Path, *, threads: int = 0, verify: bool = True) -> Bundle:
-    """Open a bundle by its folder, or a shipped one by its name; a damaged one is a clear error."""
+def open_bundle(
+    root: str | Path, *, threads: int = 0, verify: bool = True, device: Device | str | None = None
+) -> Bundle:
+    """Open a bundle by its folder, or a shipped one by its name; a damaged one is a clear error.
+
+    threads: on the CPU; 0 is one for each core.
+    verify: compare the files with the fingerprint.
+    device: where to run it: auto, cpu, cuda, tensorrt, coreml, openvino, directml; see
+        :func:`x2localizer.encoders.device.choose_device`.
+    """
+    chosen = device if isinstance(device, Device) else choose_device(device)
     root = shipped(str(root)) or Path(root)
     path = root / "bundle.json"
     if not path.is_file():
@@ -184,7 +221,7 @@ def open_bundle(root: str | Path, *, threads: int = 0, verify: bool = True) -> B
     except OSError as problem:
         raise BundleError(f"{root} is not whole: {problem.filename} is missing.", "Export it again.") from problem
     model, tau_f = validate(ModelSettings, manifest["model"]), float(objective.get("tau_f", 0.01))
-    return Bundle(root, model, training, fingerprint, threads, parameters, tau_f, capabilities)
+    return Bundle(root, model, training, fingerprint, threads, parameters, tau_f, capabilities, chosen)
 
 
 def spec_of(model: ModelSettings, capabilities: Capabilities) -> EncoderSpec:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol, cast
 
+from x2localizer.encoders.device import CPU_PIXELS
 from x2localizer.types import Bools, Codes, Floats, Image, Images
 
 Part = Literal["frame", "tile", "prefix", "region"]
@@ -62,6 +63,7 @@ class EncoderSpec:
         camera sees lies ahead of it. 0: the tile around the camera.
     whole_regions: whether a region is encoded as one picture, so that none of its tiles may be missing.
     poses: whether a prefix is encoded with the relative poses of its cameras.
+    pixels_at_once: of a batch of pictures, with which the encoder is fastest on its device.
     """
 
     frame_height: int
@@ -77,11 +79,20 @@ class EncoderSpec:
     ahead: int = 0
     whole_regions: bool = False
     poses: bool = False
+    pixels_at_once: int = CPU_PIXELS
 
     @property
     def frame_size(self) -> tuple[int, int]:
         """Height and width of a street frame."""
         return self.frame_height, self.frame_width
+
+    def frames_at_once(self, each: int = 1) -> int:
+        """How many street frames, or sets of ``each`` frames, make a good batch."""
+        return max(1, self.pixels_at_once // (each * self.frame_height * self.frame_width))
+
+    def tiles_at_once(self, each: int = 1) -> int:
+        """How many aerial tiles, or sets of ``each`` tiles, make a good batch."""
+        return max(1, self.pixels_at_once // (each * self.tile_px * self.tile_px))
 
     def accepts_prefix(self, frames: int) -> bool:
         """Whether a prefix of this many frames can be encoded."""

@@ -31,8 +31,6 @@ from x2localizer.errors import DatasetError
 from x2localizer.files import atomic_path
 from x2localizer.types import Codes, Floats, Image, Images, Ints, Progress
 
-PICTURES_AT_ONCE = 128
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prefixes:
@@ -128,7 +126,7 @@ class Embeddings:
         n, px, d = self.encoder.spec.region_tiles, self.encoder.spec.tile_px, self.encoder.spec.dim
 
         def chunks() -> Iterator[list[Codes]]:
-            for part in _parts(len(self.regions), max(1, PICTURES_AT_ONCE // (n * n))):
+            for part in _parts(len(self.regions), self.encoder.spec.tiles_at_once(n * n)):
                 found = self.encoder.encode_regions(np.stack([self._region_tiles(i, n, px) for i in part]))
                 yield [found.whole, found.tokens]
 
@@ -150,7 +148,7 @@ class Embeddings:
         d, count, some = self.encoder.spec.dim, len(self.videos), budget if self.encoder.spec.tokens else 0
 
         def chunks() -> Iterator[list[Codes]]:
-            for part in _parts(count, max(1, PICTURES_AT_ONCE // budget)):
+            for part in _parts(count, self.encoder.spec.frames_at_once(budget)):
                 whole, tokens = np.zeros((len(part), d), np.float32), np.zeros((len(part), some, d), np.float32)
                 for length in sorted(set(lengths[part].tolist())):  # one set per call has one length
                     rows = [k for k, v in enumerate(part) if lengths[v] == length]
@@ -202,7 +200,7 @@ class Embeddings:
         d = self.encoder.spec.dim * headings
 
         def chunks() -> Iterator[list[Codes]]:
-            for chosen in _parts(len(rows), PICTURES_AT_ONCE):
+            for chosen in _parts(len(rows), self.encoder.spec.frames_at_once()):
                 images = [read(rows[i]) for i in chosen]
                 out = np.full((len(chosen), d), np.nan, np.float32)
                 there = [k for k, image in enumerate(images) if image is not None]

@@ -16,7 +16,6 @@ from PIL import Image as Pillow
 from x2localizer import geo
 from x2localizer.datasets.tiles import cut_tiles
 from x2localizer.encoders import Encoder
-from x2localizer.encoders.area import PIXELS_AT_ONCE
 from x2localizer.encoders.protocol import EncoderSpec
 from x2localizer.gallery.grid import BLOCK, HALVES, MIN_COVERAGE
 from x2localizer.gallery.store import PICTURE_PX, Corner, TileBlock
@@ -146,7 +145,7 @@ class PartEncoder:
         """Regions with enough data, encoded some at a time."""
         read = [(region, *self._region(region)) for region in part.regions]
         rows = [row for row, least in zip(read, part.least, strict=True) if int(row[2].sum()) >= least]
-        for some in _batches(rows, max(1, PIXELS_AT_ONCE // (part.regions[0].n ** 2 * self._px**2))):
+        for some in _batches(rows, self._encoder.spec.tiles_at_once(part.regions[0].n ** 2)):
             codes = self._encoder.encode_regions(np.stack([tiles for _, tiles, _ in some]))
             for (region, _, valid), whole, tokens in zip(some, codes.whole, codes.tokens, strict=True):
                 yield EncodedRegion(region, whole, tokens, valid)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 
@@ -9,6 +11,7 @@ from x2localizer.config import ModelSettings
 from x2localizer.encoders import EncoderSpec, Part, SetCodes
 from x2localizer.encoders.area import encode_tile_by_tile
 from x2localizer.encoders.bundle import spec_of
+from x2localizer.encoders.device import CPU_PIXELS, GPU_PIXELS
 from x2localizer.encoders.protocol import IMAGE_PARTS
 from x2localizer.learn.batches import to_input
 from x2localizer.learn.checkpoint import Checkpoint, fingerprint_of, restore
@@ -27,7 +30,9 @@ class CheckpointEncoder:
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self._towers = restore(checkpoint).to(self._device)
         self._adapt = adapt and self._towers.family.has_adapters(checkpoint.settings.model)
-        self.spec: EncoderSpec = spec_of(checkpoint.settings.model, self._towers.capabilities)
+        pixels = GPU_PIXELS if self._device.type == "cuda" else CPU_PIXELS
+        spec = spec_of(checkpoint.settings.model, self._towers.capabilities)
+        self.spec: EncoderSpec = replace(spec, pixels_at_once=pixels)
         used = [p for name, p in self._towers.named_parameters() if self._adapt or not self._towers.is_adapter(name)]
         self.parameters = sum(parameter.numel() for parameter in used)
 
