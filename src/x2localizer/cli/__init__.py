@@ -13,6 +13,7 @@ from x2localizer import __version__
 from x2localizer.cli import (
     bench,
     benchmark,
+    bundle,
     check,
     demo,
     evaluate,
@@ -44,6 +45,7 @@ app.add_typer(prepare.app, name="prepare")
 app.add_typer(bench.app, name="bench")
 app.add_typer(benchmark.app, name="benchmark")
 app.add_typer(gallery.app, name="gallery")
+app.add_typer(bundle.app, name="bundle")
 app.command("check")(check.check)
 app.command("inspect")(inspect.inspect)
 app.command("index")(localize.index)

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.table import Table
 
-from x2localizer.cli.common import DeviceOption, JsonOption, needs_training, progress_bar, show_values, status_lines
+from x2localizer.cli.common import (
+    DeviceOption,
+    JsonOption,
+    console,
+    measured,
+    needs_onnx,
+    needs_training,
+    progress_bar,
+    show_values,
+    status_lines,
+)
 from x2localizer.config import RELEASED, TrainSettings, load_config
 
 app = typer.Typer(help="Measure speeds. Every bench prints a table, or with --json one object.", no_args_is_help=True)
@@ -284,3 +296,88 @@ def serve(
         "hour_growth": "the second over the first",
     }
     show_values("the service on loopback", values, as_json, notes)
+
+
+@app.command(epilog="Example: x2l bench precision --data data/standard --json")
+def precision(
+    bundle: Annotated[str, typer.Option(help="A bundle: the name of a shipped one, or a folder.")] = "town",
+    data: Annotated[
+        Path | None, typer.Option(help="A dataset for ranges and recall; without it only size and speed.")
+    ] = None,
+    split: Annotated[str, typer.Option(help="The split that recall is measured on.")] = "test",
+    clips: Annotated[int | None, typer.Option(min=1, help="Measure recall on this many clips; default: all.")] = None,
+    deit: Annotated[
+        bool, typer.Option("--deit", help="Untrained towers of the paper's size instead, speed alone.")
+    ] = False,
+    times: Annotated[int, typer.Option(min=1, help="Rounds of timing; the best counts.")] = 7,
+    work: Annotated[Path | None, typer.Option(help="Folder for codes, kept for the next run.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Size, speed and recall of a bundle in 32 bits, 16 bits and 8 bits, side by side."""
+    needs_onnx()
+    from tempfile import TemporaryDirectory  # noqa: PLC0415
+
+    from x2localizer.datasets.dataset import open_dataset  # noqa: PLC0415
+    from x2localizer.encoders import open_bundle  # noqa: PLC0415
+    from x2localizer.evaluate.precision import bench_precision, to_values  # noqa: PLC0415
+    from x2localizer.localize.bench import deit_bundle  # noqa: PLC0415
+
+    if deit:
+        needs_training()
+    with TemporaryDirectory(prefix="x2l-bench-") as folder, progress_bar("measuring", quiet=as_json) as progress:
+        large = deit_bundle(Path(folder)) if deit else None
+        rows = bench_precision(
+            large or open_bundle(bundle), None if data is None or deit else open_dataset(data), work or Path(folder),
+            split=split, clips=clips, times=times, report=lambda what, done, total: progress(done, total, what),
+        )  # fmt: skip
+    values = measured({"bundle": "deit-s, random weights" if deit else bundle, "split": split, "rows": to_values(rows)})
+    if as_json:
+        typer.echo(json.dumps(values))
+        return
+    table = Table(title=f"{values['bundle']} by precision", title_justify="left")
+    for title in ("precision", "MB", "ms a frame", "times", "ms a tile", "times", "R@1 1 / 2 / 4 / 8", "points lost"):
+        table.add_column(title)
+    for row in values["rows"]:
+        table.add_row(
+            row["precision"], f"{row['bytes'] / 1e6:.1f}", f"{row['ms_frame']:.2f}", f"{row['speedup_frame']:.2f}",
+            f"{row['ms_tile']:.2f}", f"{row['speedup_tile']:.2f}",
+            " / ".join(f"{v:.1f}" for v in row["r1"].values()),
+            " / ".join(f"{v[0]:.1f} [{v[1]:.1f}, {v[2]:.1f}]" for v in row["r1_lost"].values()),
+        )  # fmt: skip
+    console.print(table)
+
+
+@app.command(epilog="Example: x2l bench edge --json")
+def edge(
+    bundle: Annotated[str, typer.Option(help="A bundle: the name of a shipped one, or a folder.")] = RELEASED,
+    slim: Annotated[
+        Path | None, typer.Option(help="The slim bundle to localize with; made from the other by default.")
+    ] = None,
+    towns: Annotated[int, typer.Option(min=1, help="Towns of 4.6 km² in the gallery.")] = 4,
+    times: Annotated[int, typer.Option(min=0, help="Runs; the best counts, after one that fills caches.")] = 3,
+    work: Annotated[Path | None, typer.Option(help="Folder for towns and gallery, kept for the next run.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Memory, time to the first fix and size on disk of x2l localize on a small machine."""
+    from tempfile import TemporaryDirectory  # noqa: PLC0415
+
+    from x2localizer.encoders import open_bundle  # noqa: PLC0415
+    from x2localizer.localize.bench_edge import bench_edge  # noqa: PLC0415
+
+    opened = open_bundle(bundle)
+    with TemporaryDirectory(prefix="x2l-bench-") as folder, status_lines("driving ...", quiet=as_json) as report:
+        place = work or Path(folder)
+        if slim is None:
+            needs_onnx()
+            from x2localizer.learn.slim import slim_bundle  # noqa: PLC0415
+
+            slim = slim_bundle(opened, place / "slim").root
+        values = bench_edge(opened, slim, place, towns=towns, times=times, report=report)
+    notes = {
+        "peak_mb": "memory of the process",
+        "start_s": "from the start of the process to its first fix",
+        "start_cpu_s": "CPU time until then, of all cores",
+        "bundle_bytes": "of the slim bundle",
+        "loaded": "heavy libraries that were loaded",
+    }
+    show_values("localizing on a small machine", measured(values), as_json, notes)

@@ -206,3 +206,13 @@ def needs_training() -> None:
         raise UserError(
             "Training needs torch, which is not installed.", "pip install 'x2localizer[train]'"
         ) from problem
+
+
+def needs_onnx() -> None:
+    """A clear word where the extra is missing."""
+    try:
+        import onnx  # noqa: F401, PLC0415
+    except ImportError as problem:
+        raise UserError(
+            "Changing bundles needs onnx, which is not installed.", "pip install 'x2localizer[quantize]'"
+        ) from problem

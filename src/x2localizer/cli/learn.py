@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from shutil import copyfile
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 import typer
@@ -15,6 +17,7 @@ from x2localizer.cli.common import (
     DeviceOption,
     SetOption,
     console,
+    needs_onnx,
     needs_training,
     progress_bar,
     progress_columns,
@@ -24,6 +27,10 @@ from x2localizer.cli.common import (
 )
 from x2localizer.config import RELEASED, STAGES, TrainSettings, load_config
 from x2localizer.errors import ConfigError, UserError, nearest
+
+if TYPE_CHECKING:  # heavy, and not needed for --help
+    from x2localizer.encoders import Bundle
+    from x2localizer.learn.precision import Precision
 
 
 def train(
@@ -96,28 +103,81 @@ def _bar_reporter(bar: Progress) -> Callable[[str, int, int, dict[str, float]], 
 
 
 def export(
-    checkpoint: Annotated[Path, typer.Argument(help="A checkpoint, such as RUN/progressive/best.safetensors.")],
+    source: Annotated[
+        str, typer.Argument(help="A checkpoint, such as RUN/progressive/best.safetensors, or a bundle to reduce.")
+    ],
     out: Annotated[Path, typer.Option(help="Folder of the bundle.")],
-    data: Annotated[Path | None, typer.Option(help="A dataset, to check on its pictures instead of noise.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="A dataset: int8 measures ranges on it, checks use its pictures.")
+    ] = None,
     card: Annotated[Path | None, typer.Option(help="A model card (Markdown) to put into the bundle.")] = None,
+    precision: Annotated[
+        Literal["fp32", "fp16", "int8"],
+        typer.Option(help="fp16: half the size, for GPUs. int8: for CPUs; needs --data."),
+    ] = "fp32",
+    accept_galleries: Annotated[
+        bool, typer.Option("--accept-galleries", help="Let the bundle use galleries made in full precision.")
+    ] = False,
 ) -> None:
-    """Write a bundle that runs without torch, and check it against torch.
+    """Write a bundle that runs without torch, and check it against torch; or a smaller, faster twin of a bundle.
 
-    Example: x2l export runs/town/progressive/best.safetensors --data data/standard --out bundles/town
+    Examples:
+
+      x2l export runs/town/progressive/best.safetensors --data data/standard --out bundles/town
+
+      x2l export town --precision int8 --data data/standard --out town-int8
     """
+    from x2localizer.encoders import open_bundle, shipped  # noqa: PLC0415
+
+    if precision == "int8" and data is None:
+        raise ConfigError("int8 measures ranges on pictures, and there are none.", "Name a dataset: --data DATA")
+    if card is not None and not card.is_file():
+        raise ConfigError(f"There is no file {card}.", "Name a model card in Markdown, or leave out --card.")
+    if shipped(source) is not None or (Path(source) / "bundle.json").is_file():
+        if precision == "fp32":
+            raise ConfigError(f"{source} is a bundle already.", "Say what to make of it: --precision int8 or fp16.")
+        _reduce(open_bundle(source), out, precision, data, accept_galleries)
+    else:
+        _export_checkpoint(Path(source), out, data, card, precision, accept_galleries)
+    if card is not None:
+        copyfile(card, out / "README.md")
+    size = sum(path.stat().st_size for path in out.iterdir())
+    say(f"bundle {open_bundle(out).fingerprint} in {out}, {size / 1e6:.1f} MB")
+    say(f"next: x2l encode IMAGE --bundle {out}")
+
+
+def _export_checkpoint(
+    path: Path, out: Path, data: Path | None, card: Path | None, precision: Precision, accept_galleries: bool
+) -> None:
     needs_training()
     from x2localizer.learn.checkpoint import load_checkpoint  # noqa: PLC0415
     from x2localizer.learn.export import export_bundle, pictures_for  # noqa: PLC0415
 
-    loaded = load_checkpoint(checkpoint)
-    with status_lines("exporting and checking the graphs ..."):
-        pictures = None if data is None else pictures_for(loaded.settings.model, data)
-        bundle, differences = export_bundle(loaded, out, pictures, card)
-    size = sum(path.stat().st_size for path in out.iterdir())
-    say(f"bundle {bundle.fingerprint} in {out}, {size / 1e6:.1f} MB")
-    on = "noise" if data is None else f"pictures of {data}"
-    say(f"largest difference from torch on {on}: " + ", ".join(f"{k} {v:.1e}" for k, v in differences.items()))
-    say(f"next: x2l encode IMAGE --bundle {out}")
+    loaded = load_checkpoint(path)
+    with TemporaryDirectory(prefix="x2l-export-") as folder:
+        full = out if precision == "fp32" else Path(folder) / "bundle"
+        with status_lines("exporting and checking the graphs ..."):
+            pictures = None if data is None else pictures_for(loaded.settings.model, data)
+            bundle, differences = export_bundle(loaded, full, pictures, card)
+        on = "noise" if data is None else f"pictures of {data}"
+        say(f"largest difference from torch on {on}: " + ", ".join(f"{k} {v:.1e}" for k, v in differences.items()))
+        if precision != "fp32":
+            _reduce(bundle, out, precision, data, accept_galleries)
+
+
+def _reduce(bundle: Bundle, out: Path, precision: Precision, data: Path | None, accept_galleries: bool) -> None:
+    needs_onnx()
+    from x2localizer.datasets.dataset import open_dataset  # noqa: PLC0415
+    from x2localizer.learn.precision import calibration_pictures, code_similarity, reduce_bundle  # noqa: PLC0415
+
+    with status_lines(f"turning the graphs into {precision} ..."):
+        pictures = {} if data is None else calibration_pictures(open_dataset(data), bundle.spec)
+        reduced = reduce_bundle(bundle, out, precision, pictures, accept_galleries=accept_galleries)
+        similar = code_similarity(bundle, reduced, pictures)
+    if similar:
+        say("lowest similarity with codes in full precision: " + ", ".join(f"{k} {v:.4f}" for k, v in similar.items()))
+    if not accept_galleries:
+        say("Galleries of the bundle in full precision are refused: index again, or use --accept-galleries.")
 
 
 def train_decoder(

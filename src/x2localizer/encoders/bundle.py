@@ -6,6 +6,8 @@
     weights.bin     the numbers of all graphs, each once
     README.md       the model card, if it has one
 
+A bundle may be made from another: in another precision, or with fewer parts. Then bundle.json names its source.
+
 A bundle has the graphs of the parts that its family of networks can do; most families can do all four. Pictures go in
 as RGB bytes of the bundle's size; scaling to the towers' input is part of the graphs.
 """
@@ -36,6 +38,8 @@ from x2localizer.errors import BundleError, DeviceError
 from x2localizer.types import Bools, Codes, Floats, Image, Images
 
 FORMAT = 1
+BESIDE = ("README.md", "confidence.json", "track.json")
+"""Files of a bundle beside its graphs, if it has them: the model card, and how sure fixes are."""
 logger = logging.getLogger(__name__)
 
 
@@ -58,13 +62,18 @@ class Bundle:
     """What the network can do."""
     device: Device = CPU
     """Where it runs."""
+    precision: str = "fp32"
+    """What it computes in: fp32, fp16 or int8."""
+    accepts: tuple[str, ...] = ()
+    """Fingerprints of other bundles whose galleries it may be used with."""
     _sessions: dict[str, ort.InferenceSession] = field(default_factory=dict, repr=False, compare=False)
     _turn: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     @cached_property
     def spec(self) -> EncoderSpec:
         """Sizes and abilities."""
-        return replace(spec_of(self.model, self.capabilities), pixels_at_once=self.device.pixels_at_once)
+        spec = spec_of(self.model, self.capabilities)
+        return replace(spec, pixels_at_once=self.device.pixels_at_once, accepts=self.accepts)
 
     def weights_of(self, part: Part) -> str:
         """A name for exactly the weights of one encoder."""
@@ -211,17 +220,21 @@ def open_bundle(
         version, fingerprint, training = manifest["format"], manifest["fingerprint"], manifest["training"]
         parameters, objective = manifest.get("parameters"), manifest.get("config", {}).get("objective", {})
         capabilities = TypeAdapter(Capabilities).validate_python(manifest.get("capabilities", {}))
+        precision, accepts = str(manifest.get("precision", "fp32")), tuple(map(str, manifest.get("accepts", ())))
+        files = str(manifest.get("files", fingerprint))
     except (OSError, ValueError, KeyError, TypeError) as problem:
         raise BundleError(f"{path} is damaged.", "Export the bundle again.") from problem
     if version != FORMAT:
         raise BundleError(f"{root} has format {version}, this version reads {FORMAT}.", "Export the bundle again.")
     try:
-        if verify and files_fingerprint(root, capabilities.parts) != fingerprint:
+        if verify and files_fingerprint(root, capabilities.parts) != files:
             raise BundleError(f"{root} is damaged: its files do not match its fingerprint.", "Export it again.")
     except OSError as problem:
         raise BundleError(f"{root} is not whole: {problem.filename} is missing.", "Export it again.") from problem
     model, tau_f = validate(ModelSettings, manifest["model"]), float(objective.get("tau_f", 0.01))
-    return Bundle(root, model, training, fingerprint, threads, parameters, tau_f, capabilities, chosen)
+    return Bundle(
+        root, model, training, fingerprint, threads, parameters, tau_f, capabilities, chosen, precision, accepts
+    )
 
 
 def spec_of(model: ModelSettings, capabilities: Capabilities) -> EncoderSpec:

@@ -64,6 +64,8 @@ class EncoderSpec:
     whole_regions: whether a region is encoded as one picture, so that none of its tiles may be missing.
     poses: whether a prefix is encoded with the relative poses of its cameras.
     pixels_at_once: of a batch of pictures, with which the encoder is fastest on its device.
+    accepts: fingerprints of other encoders whose galleries it may be used with, such as that of its twin in full
+        precision.
     """
 
     frame_height: int
@@ -80,6 +82,7 @@ class EncoderSpec:
     whole_regions: bool = False
     poses: bool = False
     pixels_at_once: int = CPU_PIXELS
+    accepts: tuple[str, ...] = ()
 
     @property
     def frame_size(self) -> tuple[int, int]:

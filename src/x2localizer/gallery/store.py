@@ -309,9 +309,12 @@ class Gallery:
 
 
 def check_encoder(gallery: Gallery, encoder: Encoder) -> None:
-    """Refuse a gallery without codes, or whose codes another encoder made."""
+    """Refuse a gallery without codes, or whose codes another encoder made.
+
+    A bundle in another precision counts as another encoder, unless it says that it accepts the gallery's.
+    """
     require_tiles(gallery)
-    if gallery.manifest.encoder != encoder.fingerprint:
+    if gallery.manifest.encoder not in (encoder.fingerprint, *encoder.spec.accepts):
         raise GalleryError(
             f"The gallery {gallery.address} was made by the bundle {gallery.manifest.encoder}, "
             f"not by {encoder.fingerprint}.",

@@ -17,31 +17,23 @@ from x2localizer.config import TrainSettings, validate
 from x2localizer.encoders.bundle import open_bundle, shipped
 from x2localizer.errors import CheckpointError
 from x2localizer.learn.checkpoint import Checkpoint, fingerprint_of, load_checkpoint
+from x2localizer.learn.graph_files import SharedWeights
 from x2localizer.learn.model import Model
 
 Place = tuple[int, bool]
 """Where a weight begins in ``weights.bin``, in bytes, and whether it is transposed there."""
 
 
-def share(data: bytes, shared: bytearray, places: dict[bytes, int]) -> int:
-    """Where some bytes lie in ``shared``; they are added to it unless they are there."""
-    if data not in places:
-        shared.extend(b"\0" * (-len(shared) % 64))
-        places[data] = len(shared)
-        shared.extend(data)
-    return places[data]
-
-
-def place_weights(model: Model, shared: bytearray, places: dict[bytes, int]) -> dict[str, Place]:
+def place_weights(model: Model, shared: SharedWeights) -> dict[str, Place]:
     """Where each weight of a model lies; those that no graph holds are added."""
     found: dict[str, Place] = {}
     for name, tensor in model.state_dict().items():
         values = tensor.detach().cpu().numpy()
         turned = np.ascontiguousarray(values.T).tobytes()
-        if values.ndim == 2 and values.tobytes() not in places and turned in places:
-            found[name] = places[turned], True
+        if values.ndim == 2 and values.tobytes() not in shared.places and turned in shared.places:
+            found[name] = shared.places[turned], True
         else:
-            found[name] = share(np.ascontiguousarray(values).tobytes(), shared, places), False
+            found[name] = shared.place(np.ascontiguousarray(values).tobytes()), False
     return found
 
 
@@ -60,6 +52,11 @@ def checkpoint_of(root: Path) -> Checkpoint:
     """The checkpoint that a bundle was exported from."""
     open_bundle(root)  # a damaged one is refused
     manifest = json.loads((root / "bundle.json").read_text(encoding="utf-8"))
+    if "source" in manifest:
+        raise CheckpointError(
+            f"The bundle {root} does not hold all weights: it was made from the bundle {manifest['source']}.",
+            "Start from that bundle, or from a checkpoint.",
+        )
     if "weights" not in manifest:
         raise CheckpointError(
             f"The bundle {root} does not say where its weights are: an older version exported it.",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-import tempfile
 import warnings
 from dataclasses import asdict
 from pathlib import Path
@@ -15,25 +14,24 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 import torch
-from onnx import TensorProto
 from torch import Tensor, nn
 
 from x2localizer.config import ModelSettings
 from x2localizer.datasets.dataset import open_dataset
 from x2localizer.encoders.bundle import FORMAT, Bundle, files_fingerprint, open_bundle
+from x2localizer.encoders.device import CPU
 from x2localizer.encoders.protocol import IMAGE_PARTS, Part
 from x2localizer.errors import CheckpointError
 from x2localizer.files import write_text
 from x2localizer.learn.batches import MEAN, STD, Videos
-from x2localizer.learn.bundle_weights import place_weights, share
+from x2localizer.learn.bundle_weights import place_weights
 from x2localizer.learn.checkpoint import Checkpoint, restore
+from x2localizer.learn.graph_files import SharedWeights, new_bundle, write_graph
 from x2localizer.learn.model import Model
 from x2localizer.learn.towers import Tower
 
 TOLERANCE = 1e-4
 """Largest difference from torch that an exported graph may have."""
-SHARED_FROM = 256
-"""Bytes from which on a tensor is stored in weights.bin."""
 
 
 class _Pictures(nn.Module):
@@ -110,15 +108,12 @@ def export_bundle(
     card: a model card (Markdown) to put into the bundle.
     """
     model = restore(checkpoint)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix=f".{out.name}-writing-", dir=out.parent))
-    try:
-        shared = bytearray()
-        places: dict[bytes, int] = {}
+    with new_bundle(out) as work:
+        shared = SharedWeights()
         for name in model.capabilities.parts:
-            _write_graph(_to_onnx(model, name), work / f"{name}.onnx", shared, places)
-        weights = place_weights(model, shared, places)
-        (work / "weights.bin").write_bytes(bytes(shared))
+            write_graph(_to_onnx(model, name), work / f"{name}.onnx", shared)
+        weights = place_weights(model, shared)
+        (work / "weights.bin").write_bytes(bytes(shared.data))
         manifest = {
             "format": FORMAT,
             "model": checkpoint.settings.model.model_dump(mode="json"),
@@ -132,13 +127,7 @@ def export_bundle(
         write_text(work / "bundle.json", json.dumps(manifest, indent=2) + "\n")
         if card is not None:
             shutil.copyfile(card, work / "README.md")
-        differences = check_bundle(open_bundle(work), model, pictures)
-        work.chmod(0o755)
-        if out.exists():
-            shutil.rmtree(out)
-        work.rename(out)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+        differences = check_bundle(open_bundle(work, device=CPU), model, pictures)
     return open_bundle(out), differences
 
 
@@ -194,23 +183,6 @@ def _to_onnx(model: Model, name: Part) -> onnx.ModelProto:
             "In the forward pass of the family, use images.shape[0] instead of len(images).",
         )
     return proto
-
-
-def _write_graph(proto: onnx.ModelProto, path: Path, shared: bytearray, places: dict[bytes, int]) -> None:
-    """Write a graph. Large tensors go to ``shared``, equal ones once; ``places`` are their offsets."""
-    for tensor in proto.graph.initializer:
-        data = onnx.numpy_helper.to_array(tensor).tobytes()
-        if len(data) < SHARED_FROM:
-            continue
-        onnx.external_data_helper.set_external_data(tensor, "weights.bin", share(data, shared, places), len(data))
-        tensor.data_location = TensorProto.EXTERNAL
-        for field in ("raw_data", "float_data", "int64_data"):
-            tensor.ClearField(field)
-    del proto.graph.value_info[:]
-    for node in proto.graph.node:
-        del node.metadata_props[:]  # the exporter stores paths of this machine there
-        node.doc_string = ""
-    path.write_bytes(proto.SerializeToString(deterministic=True))
 
 
 @torch.no_grad()

@@ -31,7 +31,7 @@ def bench_localize(bundle: Bundle, seed: int = 9000, minutes: float = 30.0, deit
         }  # fmt: skip
         out |= bench_track(_town(seed, bundle), bundle, Path(work) / "37", 2 * minutes)
         if deit:
-            large = _deit_bundle(Path(work) / "deit")
+            large = deit_bundle(Path(work) / "deit")
             if large is not None:
                 values = _one(large, Path(work), seed, 60.0, tiles=16)
                 out |= {"realtime_deit_s": values["realtime"], "ms_per_frame_deit_s": values["ms"]}
@@ -65,7 +65,7 @@ def _one(bundle: Bundle, work: Path, seed: int, seconds: float, tiles: int = 37)
     }  # fmt: skip
 
 
-def _deit_bundle(folder: Path) -> Bundle | None:
+def deit_bundle(folder: Path) -> Bundle | None:
     """Untrained towers of the paper's size; None without torch."""
     try:
         from x2localizer.config import TrainSettings, load_config  # noqa: PLC0415
