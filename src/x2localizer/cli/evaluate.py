@@ -16,7 +16,7 @@ def evaluate(
     models: Annotated[list[str], typer.Argument(help="Training runs, checkpoints, bundles, or rankings files.")],
     data: Annotated[Path, typer.Option(help="A dataset.")],
     protocol: Annotated[
-        Literal["coarse", "fine", "random-start", "long-range", "tracking", "streams", "compression"],
+        Literal["coarse", "fine", "random-start", "long-range", "tracking", "faults", "streams", "compression"],
         typer.Option(help="What to measure."),
     ] = "coarse",
     split: Annotated[str, typer.Option(help="val while choosing settings, test for published figures.")] = "test",
@@ -42,8 +42,13 @@ def evaluate(
     foreign_arms: Annotated[
         list[str] | None, typer.Option(help="tracking: arms off the map; all by default; may be repeated.")
     ] = None,
-    rides: Annotated[int | None, typer.Option(help="tracking: only the first drives, to try it out.", min=1)] = None,
-    workers: Annotated[int, typer.Option(help="tracking: processes.", min=1)] = 2,
+    rides: Annotated[
+        int | None, typer.Option(help="tracking, faults: only so many drives, to try it out.", min=1)
+    ] = None,
+    onset: Annotated[
+        Literal["both", "start", "halfway"], typer.Option(help="faults: when they begin in a drive.")
+    ] = "both",
+    workers: Annotated[int, typer.Option(help="tracking, faults: processes.", min=1)] = 2,
     decoder: Annotated[
         Path | None, typer.Option(help="fine, long-range: also match by this decoder; see x2l train-decoder.")
     ] = None,
@@ -58,9 +63,10 @@ def evaluate(
     coarse: which region holds the video, given its first 1, 2, 4 and 8 keyframes? With the paper's claims about the
     first run. fine: then each frame among the tiles of the 10 best regions. random-start: the same from anywhere in the
     video. long-range: drives that leave their first region, searched once, with SWRL, and followed by odometry, tiles
-    and roads. tracking: only the last of these. streams: the regions again, by other frames than the 8 keyframes: more
-    of them, or those that add something. compression: smaller bundles against the first one: recall, milliseconds,
-    bytes.
+    and roads. tracking: only the last of these. faults: the same with frames that freeze, odometry that lies or imagery
+    that is shifted: how often is a position stated that is wrong? streams: the regions again, by other frames than the
+    8 keyframes: more of them, or those that add something. compression: smaller bundles against the first one: recall,
+    milliseconds, bytes.
 
     A rankings file (CSV or Parquet: query, item, score, and budget) is scored by the same code.
 
@@ -79,6 +85,8 @@ def evaluate(
       x2l evaluate town --protocol tracking --data data/standard --arms "sensors, tiles"
 
       x2l evaluate town town-int8 --protocol compression --data data/standard --split val
+
+      x2l evaluate eye --protocol faults --data data/standard --rides 18
     """
     if rankings is not None and (rankings.suffix != ".parquet" or Path(models[0]).suffix in (".csv", ".parquet")):
         raise UserError(
@@ -97,8 +105,7 @@ def evaluate(
             protocol, models, source, split, work, lambda what, done, total: progress(done, total, what),
             gallery=gallery, tracked=tracked, keep_first=keep_first,
             foreign=None if foreign is None else open_dataset(foreign), arms=arms or (),
-            foreign_arms=foreign_arms or (), most_rides=rides, workers=workers,
-            decoder=decoder,
+            foreign_arms=foreign_arms or (), most_rides=rides, workers=workers, onset=onset, decoder=decoder,
         )  # fmt: skip
     values = measured({"protocol": protocol, "data": data.name, "split": split, **result.values})
     files = [] if out is None else result.save(out, values)

@@ -158,23 +158,27 @@ def ride_odometry(data: Dataset, ride: Ride, source: Source, step_s: float) -> O
 # Codes ---------------------------------------------------------------------------------------------------------------
 
 
-def ride_codes(data: Dataset, ride: Ride, encoder: Encoder, work: Path) -> Codes:
-    """Image codes of a ride's frames, (f, d), computed once; NaN for frames that show nothing."""
-    path = work / f"{encoder.weights_of('frame')}-{data.contents}-{ride.ride_id}-frames.npy"
+def ride_codes(data: Dataset, ride: Ride, encoder: Encoder, work: Path, *, mirrored: bool = False) -> Codes:
+    """Image codes of a ride's frames, (f, d), computed once; NaN for frames that show nothing.
+
+    mirrored: of the frames with left and right exchanged.
+    """
+    what = "mirrored" if mirrored else "frames"
+    path = work / f"{encoder.weights_of('frame')}-{data.contents}-{ride.ride_id}-{what}.npy"
     if not path.is_file():
-        codes = _encode(data, ride, encoder)
+        codes = _encode(data, ride, encoder, mirrored)
         with atomic_path(path) as target:
             np.save(target, codes)
     found: Codes = np.load(path)
     return found
 
 
-def _encode(data: Dataset, ride: Ride, encoder: Encoder) -> Codes:
+def _encode(data: Dataset, ride: Ride, encoder: Encoder, mirrored: bool) -> Codes:
     codes = np.full((len(ride.times_s), encoder.spec.dim), np.nan, np.float32)
     gate = FrameGate(inf)
     usable = [frame for frame in ride_frames(data, ride, encoder.spec.frame_size) if gate.usable(frame)]
     for start in range(0, len(usable), FRAMES_AT_ONCE):
         frames = usable[start : start + FRAMES_AT_ONCE]
-        images = np.stack([frame.image for frame in frames])
+        images = np.stack([frame.image[:, ::-1] if mirrored else frame.image for frame in frames])
         codes[[frame.index for frame in frames]] = encoder.encode_frames(images)
     return codes

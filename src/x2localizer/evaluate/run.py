@@ -14,6 +14,7 @@ from x2localizer.encoders.tile_decoder import TileDecoder, open_decoder
 from x2localizer.errors import UserError
 from x2localizer.evaluate import (
     compression,
+    fault_table,
     linked_clips,
     long_range,
     protocols,
@@ -25,12 +26,13 @@ from x2localizer.evaluate import (
 )
 from x2localizer.evaluate.embed import Embeddings
 from x2localizer.evaluate.entrants import Entrant, entrants
+from x2localizer.evaluate.faults import ONSETS, Onset
 from x2localizer.evaluate.tracked import arms_named
 from x2localizer.files import write_text
 from x2localizer.similarity import CodeKind, similarities
 from x2localizer.types import Progress
 
-Protocol = Literal["coarse", "fine", "random-start", "long-range", "tracking", "streams", "compression"]
+Protocol = Literal["coarse", "fine", "random-start", "long-range", "tracking", "faults", "streams", "compression"]
 PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
 LongRangeGallery = Literal["auto", "imagery", "dataset"]
 
@@ -87,6 +89,7 @@ def run_protocol(
     most_rides: int | None = None,
     workers: int = 2,
     decoder: Path | None = None,
+    onset: Literal["both", "start", "halfway"] = "both",
 ) -> ProtocolResult:
     """Measure models on a dataset, side by side on the same videos and galleries.
 
@@ -96,6 +99,7 @@ def run_protocol(
     tracked: of the protocol long-range on imagery: also measure tracking, with the first model, if the dataset has
         odometry.
     keep_first: of rankings files: where an item is listed twice, the first counts.
+    onset: of faults: when they begin in a drive.
     foreign, arms, foreign_arms, most_rides, workers: of tracking; see
         :func:`x2localizer.evaluate.tracking.run_tracking` and :func:`x2localizer.evaluate.tracked.arms_named`.
     decoder: of the protocols fine and long-range: a temporal decoder's folder, for the model it was trained for.
@@ -103,6 +107,9 @@ def run_protocol(
     chooser = None if decoder is None else open_decoder(decoder)
     if protocol == "tracking":
         return _tracking(models, data, split, work, report, foreign, arms, foreign_arms, most_rides, workers)
+    if protocol == "faults":
+        onsets = ONSETS if onset == "both" else (onset,)
+        return _faults(models, data, split, work, report, onsets, most_rides, workers)
     if protocol == "long-range":
         if gallery == "auto":
             gallery = "imagery" if long_range.imagery_of(data, split) else "dataset"
@@ -267,6 +274,22 @@ def _tracking(
     off = f", {len(found.foreign_night)} off the map" if found.foreign_night else ""
     heading = f"{split}: {len(found.rides)} long drives on one map of all areas{off}; 95% intervals over drives\n\n"
     return ProtocolResult(values, heading + tracking_tables.table_text(rows), tracking_tables.panels(rows))
+
+
+def _faults(
+    models: Sequence[str], data: Dataset, split: str, work: Path, report: Progress, onsets: Sequence[Onset],
+    most_rides: int | None, workers: int,
+) -> ProtocolResult:  # fmt: skip
+    """Long drives with faults upstream of the tracker, over one gallery of all areas."""
+    if len(models) != 1:
+        raise UserError("Faults are measured with one bundle at a time.", "Name one: x2l evaluate eye ...")
+    bundle = open_bundle(models[0])
+    rows = fault_table.run_faults(
+        bundle, data, split, work, report, onsets=onsets, most_rides=most_rides, workers=workers
+    )
+    heading = f"{split}: {rows[0].drives} long drives on one map of all areas, tiles and roads\n\n"
+    values = {"bundle": bundle.fingerprint, "rides": rows[0].drives, **fault_table.to_values(rows)}
+    return ProtocolResult(values, heading + fault_table.table_text(rows))
 
 
 def _heading(split: str, videos: int, gallery: int) -> str:

@@ -119,15 +119,16 @@ def track(
         poses.append(tracker.belief.poses.shape[1])
     ms = 1000 * (time.process_time() - start) / len(fixes)
     truth, middle = recording.ride.truth, float(np.median(poses))
-    out = {arm.name: _tracked(fixes, truth, ms, middle)}
+    out = {arm.name: to_tracked(fixes, truth, ms, middle)}
     if smooth:
         both = second_pass(tracker, fixes)
         ms = 1000 * (time.process_time() - start) / len(fixes)
-        out[replace(arm, smoothed=True).name] = _tracked(both, truth, ms, middle)
+        out[replace(arm, smoothed=True).name] = to_tracked(both, truth, ms, middle)
     return out
 
 
-def _tracked(fixes: Sequence[Fix], truth: Sequence[Position], ms: float, poses: float) -> Tracked:
+def to_tracked(fixes: Sequence[Fix], truth: Sequence[Position], ms: float, poses: float) -> Tracked:
+    """Fixes compared with the truth."""
     errors = np.array([error_m(fix, place) for fix, place in zip(fixes, truth, strict=True)])
     confidence = np.array([fix.confidence for fix in fixes])
     sure = np.array([fix.position is not None for fix in fixes], np.bool_)
@@ -147,14 +148,15 @@ def kept_track(
     ground: a name for the map and everything on it.
     """
     arms = [arm, *([replace(arm, smoothed=True)] if smooth else [])]
-    paths = {one.name: folder / f"{_key(ground, recording, one, settings, confidence)}.npz" for one in arms}
+    paths = {one.name: folder / f"{track_key(ground, recording, one, settings, confidence)}.npz" for one in arms}
     if not all(path.is_file() for path in paths.values()):
         for name, tracked in track(recording, arm, track_map, encoder, settings, confidence, smooth=smooth).items():
-            _save(paths[name], tracked)
-    return {name: _load(path, confidence) for name, path in paths.items()}
+            save_tracked(paths[name], tracked)
+    return {name: load_tracked(path, confidence) for name, path in paths.items()}
 
 
-def _key(ground: str, recording: Recording, arm: Arm, settings: TrackSettings, confidence: TrackConfidence) -> str:
+def track_key(ground: str, recording: Recording, arm: Arm, settings: TrackSettings, confidence: TrackConfidence) -> str:
+    """A short name for everything that a followed drive depends on."""
     parts = [ground, recording.ride.ride_id, arm.name, settings.model_dump_json(), _sources()]
     if arm.smoothed:  # which of two fixes counts depends on the confidence
         parts.append(repr((confidence.weights, confidence.threshold, confidence.threshold_without_roads)))
@@ -175,14 +177,16 @@ def _sources() -> str:
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
 
 
-def _save(path: Path, tracked: Tracked) -> None:
+def save_tracked(path: Path, tracked: Tracked) -> None:
+    """Keep what a drive gave."""
     evidence = np.array([astuple(one) for one in tracked.evidence], np.float64)
     cost = [tracked.ms_per_step, tracked.poses, tracked.searches]
     with atomic_path(path) as target, target.open("wb") as file:
         np.savez(file, errors_m=tracked.followed.errors_m, evidence=evidence, cost=cost)
 
 
-def _load(path: Path, confidence: TrackConfidence) -> Tracked:
+def load_tracked(path: Path, confidence: TrackConfidence) -> Tracked:
+    """What a drive gave, by a confidence that may be another than then."""
     with np.load(path, allow_pickle=False) as arrays:
         errors, rows, (ms, poses, searches) = arrays["errors_m"], arrays["evidence"], arrays["cost"]
     evidence = tuple(_evidence(row) for row in rows)

@@ -52,11 +52,15 @@ def degraded(roads: Roads) -> Roads:
     rng = np.random.default_rng(SEED)
     angle = rng.uniform(0.0, 2.0 * np.pi)
     kept = roads.take(np.sort(rng.permutation(len(roads))[round(MISSING_SHARE * len(roads)) :]))
-    lats, lons = kept.points_deg.T
+    return moved(kept, MOVED_M * np.cos(angle), MOVED_M * np.sin(angle))
+
+
+def moved(roads: Roads, north_m: float, east_m: float) -> Roads:
+    """The same roads somewhere else."""
+    lats, lons = roads.points_deg.T
     metres_per_degree = np.radians(geo.WEB_MERCATOR_RADIUS_M)
-    north, east = MOVED_M * np.cos(angle), MOVED_M * np.sin(angle)
-    lats, lons = lats + north / metres_per_degree, lons + east / metres_per_degree / np.cos(np.radians(lats))
-    return replace(kept, points_deg=np.stack([lats, geo.wrap_longitude(lons)], 1))
+    lats, lons = lats + north_m / metres_per_degree, lons + east_m / metres_per_degree / np.cos(np.radians(lats))
+    return replace(roads, points_deg=np.stack([lats, geo.wrap_longitude(lons)], 1))
 
 
 def degraded_map(track_map: TrackMap) -> TrackMap:
