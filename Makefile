@@ -6,6 +6,10 @@
 # make lint         ruff and mypy --strict
 # make docs         the documentation site, in site/
 # make fuzz-api     thousands of cases against the live service, by schemathesis
+# make fuzz         broken files for every reader, 20 minutes on 2 cores; summary in fuzz.json
+# make chaos        commands that are killed, starved and interrupted; summary in chaos.json
+# make soak         a day of driving on a simulated clock; summary in soak.json
+# make looking      a short version of these three, as in CI
 # make tiny-bundle  export tests/data/tiny-bundle again
 
 PYTHON ?= python3
@@ -13,7 +17,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo live test-fast test coverage lint docs fuzz-api tiny-bundle clean
+.PHONY: demo live test-fast test coverage lint docs fuzz-api fuzz chaos soak looking tiny-bundle clean
 
 # One environment in the checkout. A stamp per set of extras; pip runs again when pyproject.toml changes.
 $(BIN)/python:
@@ -64,6 +68,20 @@ docs: $(VENV)/.docs
 
 fuzz-api: $(VENV)/.fast
 	X2L_FUZZ_CASES=120 $(BIN)/python -m pytest -s tests/serve/test_schema.py
+
+fuzz: $(VENV)/.dev
+	cd tests && ../$(BIN)/python -m fuzz --minutes 20 --workers 2 --json ../fuzz.json
+
+chaos: $(VENV)/.dev
+	cd tests && ../$(BIN)/python -m chaos --rounds 5 --json ../chaos.json
+
+soak: $(VENV)/.fast
+	cd tests && ../$(BIN)/python -m soak --json ../soak.json
+
+looking: $(VENV)/.fast
+	cd tests && ../$(BIN)/python -m fuzz --inputs 40 --minutes 1 --json ../fuzz.json
+	cd tests && ../$(BIN)/python -m chaos --rounds 1 --minutes 0.7 --command index --command localize --command serve --json ../chaos.json
+	cd tests && ../$(BIN)/python -m soak --hours 1 --spacing 20 --json ../soak.json
 
 tiny-bundle: $(VENV)/.dev
 	$(BIN)/python tests/helpers/tiny_bundle.py

@@ -137,7 +137,7 @@ def open_dataset(root: Path) -> Dataset:
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         version = manifest["format"]
-    except (OSError, ValueError, KeyError, TypeError) as problem:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
         raise DatasetError(f"{path} is damaged.", "Make the dataset again.") from problem
     if version != FORMAT:
         raise DatasetError(

@@ -91,5 +91,5 @@ def _read(path: Path) -> tuple[pa.Table, dict[str, float]]:
     try:
         table = pq.read_table(path)
         return table, json.loads(table.schema.metadata[_ABOUT])
-    except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as problem:
+    except (OSError, pa.ArrowException, KeyError, TypeError, ValueError, RecursionError) as problem:
         raise DatasetError(f"{path} is damaged.", "Remove it, and make the dataset again.") from problem

@@ -136,8 +136,14 @@ class Bundle:
         if graph not in self._sessions:
             self._sessions[graph] = self._session(graph)
         inputs = {"images": np.ascontiguousarray(images), **more}
-        with self._turn if self.device.one_at_a_time else nullcontext():
-            out: list[Codes] = self._sessions[graph].run(None, inputs)
+        try:
+            with self._turn if self.device.one_at_a_time else nullcontext():
+                out: list[Codes] = self._sessions[graph].run(None, inputs)
+        except Exception as problem:  # ONNX Runtime has an error class for every occasion
+            raise BundleError(
+                f"{self.root / graph}.onnx cannot be run: {str(problem).splitlines()[0][:160]}",
+                "Export the bundle again; if memory was short, use fewer frames at once.",
+            ) from problem
         return out
 
     def _session(self, name: str) -> ort.InferenceSession:
@@ -222,7 +228,8 @@ def open_bundle(
         capabilities = TypeAdapter(Capabilities).validate_python(manifest.get("capabilities", {}))
         precision, accepts = str(manifest.get("precision", "fp32")), tuple(map(str, manifest.get("accepts", ())))
         files = str(manifest.get("files", fingerprint))
-    except (OSError, ValueError, KeyError, TypeError) as problem:
+        settings, tau_f = manifest["model"], float(objective.get("tau_f", 0.01))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
         raise BundleError(f"{path} is damaged.", "Export the bundle again.") from problem
     if version != FORMAT:
         raise BundleError(f"{root} has format {version}, this version reads {FORMAT}.", "Export the bundle again.")
@@ -231,10 +238,10 @@ def open_bundle(
             raise BundleError(f"{root} is damaged: its files do not match its fingerprint.", "Export it again.")
     except OSError as problem:
         raise BundleError(f"{root} is not whole: {problem.filename} is missing.", "Export it again.") from problem
-    model, tau_f = validate(ModelSettings, manifest["model"]), float(objective.get("tau_f", 0.01))
     return Bundle(
-        root, model, training, fingerprint, threads, parameters, tau_f, capabilities, chosen, precision, accepts
-    )
+        root, validate(ModelSettings, settings), training, fingerprint, threads, parameters, tau_f, capabilities,
+        chosen, precision, accepts,
+    )  # fmt: skip
 
 
 def spec_of(model: ModelSettings, capabilities: Capabilities) -> EncoderSpec:

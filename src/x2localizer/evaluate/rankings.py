@@ -150,7 +150,7 @@ def _parts(path: Path, queries: list[str], items: list[str]) -> Iterator[_Part]:
             words = _column(path, batch, name, pa.string())
             found = pc.index_in(words, value_set=known)
             if found.null_count:
-                strange = words.filter(pc.is_null(found))[0].as_py()
+                strange = words.filter(pc.is_null(found))[0].as_buffer().to_pybytes().decode("utf-8", "replace")
                 raise DatasetError(
                     f"{path} has a {name} '{strange}' that is not in the dataset.",
                     "Queries are video ids, items are region ids of the split.",

@@ -102,7 +102,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
     moments = {name.removeprefix("optimizer."): t for name, t in tensors.items() if name.startswith("optimizer.")}
     try:
         fingerprint, config, state = header["fingerprint"], json.loads(header["config"]), json.loads(header["state"])
-    except (KeyError, ValueError) as problem:
+    except (KeyError, ValueError, RecursionError) as problem:
         raise CheckpointError(f"{path} is damaged: its header cannot be read.", "Train again.") from problem
     if fingerprint_of(weights) != fingerprint:
         raise CheckpointError(f"{path} is damaged: its weights do not match its fingerprint.", "Train again.")

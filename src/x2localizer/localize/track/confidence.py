@@ -135,7 +135,7 @@ def track_confidence(folder: Path | None, settings: TrackSettings) -> TrackConfi
             raise ValueError("some weights are not numbers")
         settings_then = validate(TrackSettings, values["settings"])
         fitted = TrackConfidence(weights, threshold, without_roads, str(values["fitted_on"]), settings_then)
-    except (OSError, ValueError, KeyError, TypeError, UserError) as problem:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, UserError) as problem:
         raise BundleError(f"{path} is damaged.", "Calibrate the bundle again: x2l calibrate BUNDLE") from problem
     return fitted if _same(fitted.settings, settings, tiles=folder is not None) else UNFITTED
 

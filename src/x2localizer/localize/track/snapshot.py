@@ -99,7 +99,7 @@ def _read(data: bytes) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
         )
         if about["format"] != FORMAT or not whole:
             raise ValueError("another format")
-    except (ValueError, KeyError, TypeError, OSError, EOFError, zipfile.BadZipFile) as problem:
+    except (ValueError, KeyError, TypeError, RecursionError, OSError, EOFError, zipfile.BadZipFile) as problem:
         raise SnapshotError("The snapshot of a belief is damaged.", "Start the track again.") from problem
     return arrays, about
 
