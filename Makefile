@@ -10,6 +10,8 @@
 # make chaos        commands that are killed, starved and interrupted; summary in chaos.json
 # make soak         a day of driving on a simulated clock; summary in soak.json
 # make looking      a short version of these three, as in CI
+# make audit        licences, known vulnerabilities, and a bill of materials in sbom.json
+# make lock         renew requirements/*.txt: exact versions beside the ranges of pyproject.toml
 # make tiny-bundle  export tests/data/tiny-bundle again
 
 PYTHON ?= python3
@@ -17,7 +19,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo live test-fast test coverage lint docs fuzz-api fuzz chaos soak looking tiny-bundle clean
+.PHONY: demo live test-fast test coverage lint docs fuzz-api fuzz chaos soak looking audit lock tiny-bundle clean
 
 # One environment in the checkout. A stamp per set of extras; pip runs again when pyproject.toml changes.
 $(BIN)/python:
@@ -82,6 +84,17 @@ looking: $(VENV)/.fast
 	cd tests && ../$(BIN)/python -m fuzz --inputs 40 --minutes 1 --json ../fuzz.json
 	cd tests && ../$(BIN)/python -m chaos --rounds 1 --minutes 0.7 --command index --command localize --command serve --json ../chaos.json
 	cd tests && ../$(BIN)/python -m soak --hours 1 --spacing 20 --json ../soak.json
+
+audit: $(VENV)/.dev
+	cd tests && ../$(BIN)/python -m supply_chain --sbom ../sbom.json
+
+LOCK = $(BIN)/pip-compile --quiet --strip-extras --no-header --no-annotate --no-emit-index-url --no-emit-trusted-host \
+	--no-emit-find-links --unsafe-package x2localizer --upgrade pyproject.toml
+
+lock: $(VENV)/.dev
+	$(LOCK) --output-file requirements/base.txt
+	$(LOCK) --extra serve --extra programs --output-file requirements/serve.txt
+	$(LOCK) --extra serve --extra programs --extra train --extra dev --extra docs --output-file requirements/dev.txt
 
 tiny-bundle: $(VENV)/.dev
 	$(BIN)/python tests/helpers/tiny_bundle.py

@@ -91,8 +91,8 @@ def disturb(
             raise RuntimeError(f"{command.name} fails undisturbed: {ended.said}")
         expected[command.name] = command.digest(out)
     for number in range(rounds):
-        for command in commands:
-            for fault in faults:
+        for fault in faults:
+            for command in commands:
                 if time.monotonic() > deadline_s:
                     return list(tallies.values())
                 rng = random.Random(f"{seed}|{command.name}|{fault.name}|{number}")

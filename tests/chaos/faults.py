@@ -156,11 +156,12 @@ def _paused(words: Sequence[str], rng: random.Random, usual_s: float, out: Path)
 
 
 MB = 1 << 20
+"""Addresses, not memory in use: below about 800 MB not even the libraries can be loaded."""
 FAULTS = (
     Fault("kill -9", _kill),
     Fault("full disk", _full_disk),
     Fault("slow disk, then kill -9", _slow_disk),
-    Fault("little memory", _limited("RLIMIT_AS", (300 * MB, 700 * MB, 1200 * MB, 2000 * MB))),
+    Fault("little memory", _limited("RLIMIT_AS", (900 * MB, 1100 * MB, 1400 * MB, 2000 * MB))),
     Fault("few file handles", _limited("RLIMIT_NOFILE", (12, 24, 40))),
     Fault("clock jumps, then kill -9", _clock),
     Fault("Ctrl-C twice", _interrupt_twice),
