@@ -12,6 +12,7 @@ import sqlite3
 import struct
 from collections.abc import Callable
 from contextlib import suppress
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -182,7 +183,7 @@ def broken_json(data: bytes, rng: Rng) -> bytes:
 def _tree(tree: Any, rng: Rng) -> Any:
     """One node of a tree, changed."""
     if not isinstance(tree, dict | list) or not tree or rng.random() < 0.15:
-        return rng.choice((rng.choice(VALUES), [tree], {"a": tree}, _deep(tree, rng)))
+        return rng.choice((deepcopy(rng.choice(VALUES)), [tree], {"a": tree}, _deep(tree, rng)))
     key: Any = rng.choice(list(tree) if isinstance(tree, dict) else range(len(tree)))
     way = rng.random()
     if way < 0.15:
@@ -192,7 +193,7 @@ def _tree(tree: Any, rng: Rng) -> Any:
     elif way < 0.25 and isinstance(tree, dict):
         tree[rng.choice(("x", "", f"{key}_"))] = tree.pop(key)
     elif way < 0.5:
-        tree[key] = rng.choice(VALUES)
+        tree[key] = deepcopy(rng.choice(VALUES))  # or a later change would change it for all
     else:
         tree[key] = _tree(tree[key], rng)
     return tree
@@ -269,7 +270,7 @@ def broken_sqlite(path: Path, rng: Rng) -> None:
     if rng.random() < 0.4:
         path.write_bytes(broken_bytes(path.read_bytes(), rng))
         return
-    with suppress(sqlite3.Error):
+    with suppress(sqlite3.Error, IndexError):  # a file that an earlier change left without tables
         with sqlite3.connect(path) as db:
             tables = [row[0] for row in db.execute("select name from sqlite_master where type='table'")]
             name = rng.choice(tables)

@@ -20,10 +20,11 @@ from helpers.tiny_bundle import TINY_BUNDLE
 from x2localizer.config import TrackSettings
 from x2localizer.encoders import open_bundle
 from x2localizer.encoders.bundle import files_fingerprint
-from x2localizer.errors import BundleError, DatasetError
+from x2localizer.errors import BundleError, DatasetError, UserError
 from x2localizer.evaluate.rankings import ranks_of_file
 from x2localizer.localize.confidence import Confidence
 from x2localizer.localize.track.confidence import track_confidence
+from x2localizer.town.folder import load_town
 
 QUICK = (
     "GPX",
@@ -133,6 +134,13 @@ def test_a_confidence_that_is_no_object(text: str, tmp_path: Path) -> None:
         track_confidence(tmp_path, TrackSettings())
     with pytest.raises(BundleError, match="damaged"):
         Confidence.load(tmp_path)
+
+
+@pytest.mark.parametrize("text", ['{"seed": Infinity, "settings": {}}', "[" * 100_000, '{"seed": 1}', "3"])
+def test_a_town_whose_recipe_is_none(text: str, tmp_path: Path) -> None:
+    (tmp_path / "town.json").write_text(text)
+    with pytest.raises(UserError, match="damaged"):
+        load_town(tmp_path)
 
 
 def test_rankings_whose_names_are_not_text(tmp_path: Path) -> None:

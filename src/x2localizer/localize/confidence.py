@@ -83,7 +83,16 @@ class Confidence:
                 float(values["least_recent"]), validate(LocalizeSettings, values["settings"]),
                 (int(values["grid"][0]), int(values["grid"][1])),
             )  # fmt: skip
-        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, UserError) as problem:
+        except (
+            OSError,
+            ValueError,
+            OverflowError,
+            LookupError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+            UserError,
+        ) as problem:
             raise BundleError(f"{path} is damaged.", "Calibrate the bundle again: x2l calibrate BUNDLE") from problem
         fits = confidence.settings == (settings or LocalizeSettings()) and confidence.grid == (grid or confidence.grid)
         return confidence if fits else NEVER_SURE

@@ -82,7 +82,7 @@ def load_town(folder: Path) -> Town:
         raise UserError(
             f"{folder} is not a town: it has no town.json.", "Build a town first: x2l town build --out DIR"
         ) from problem
-    except (ValueError, KeyError, TypeError, RecursionError) as problem:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as problem:
         raise UserError(f"{path} is damaged.", f"Build the town again: x2l town build --out {folder}") from problem
     return build_town(seed, validate(TownSettings, settings))
 
