@@ -81,8 +81,9 @@ soak: $(VENV)/.fast
 	cd tests && ../$(BIN)/python -m soak --json ../soak.json
 
 looking: $(VENV)/.fast
-	cd tests && ../$(BIN)/python -m fuzz --inputs 40 --minutes 1 --json ../fuzz.json
-	cd tests && ../$(BIN)/python -m chaos --rounds 1 --minutes 0.7 --command index --command localize --command serve --json ../chaos.json
+	cd tests && ../$(BIN)/python -m fuzz --inputs 30 --minutes 0.7 --json ../fuzz.json
+	cd tests && ../$(BIN)/python -m chaos --rounds 1 --command index --command localize --fault "kill -9" \
+		--fault "full disk" --json ../chaos.json
 	cd tests && ../$(BIN)/python -m soak --hours 1 --spacing 20 --json ../soak.json
 
 audit: $(VENV)/.dev
