@@ -12,6 +12,7 @@ from x2localizer.config import LocalizeSettings, TrackSettings
 from x2localizer.encoders import Encoder, open_bundle, shipped_for
 from x2localizer.errors import ConfigError, GalleryError, MotionError, VideoError
 from x2localizer.gallery import Gallery, open_gallery
+from x2localizer.gallery.checksums import Verify
 from x2localizer.gallery.store import check_encoder
 from x2localizer.localize import Localizer
 from x2localizer.localize.follow import NoOdometryError, VideoFollower, follow_record, keyframes
@@ -76,6 +77,7 @@ def localize_video(
     sinks: Sequence[str] = (),
     realtime: bool = False,
     title: str | None = None,
+    verify: Verify = "used",
     progress: Progress = lambda done_s, total_s: None,
 ) -> LocalizedVideo:
     """Localize a video and write its track into a folder.
@@ -95,11 +97,12 @@ def localize_video(
     sinks: addresses of other programs that get each fix as it comes, such as "nmea://127.0.0.1:10110"; see
         :mod:`x2localizer.sinks.live`.
     realtime: localize no faster than the video was filmed, for programs that expect a receiver.
+    verify: how a gallery that is opened here is checked; see :func:`x2localizer.gallery.open_gallery`.
     """
     method = method or ("window" if isinstance(settings, LocalizeSettings) else "track")
     _check_settings(method, settings)
     with open_sinks(sinks, realtime=realtime) as handed_on:  # first: programs can connect while a model is loaded
-        opened = open_gallery(gallery) if isinstance(gallery, str | Path) else gallery
+        opened = open_gallery(gallery, verify=verify) if isinstance(gallery, str | Path) else gallery
         name = Path(str(video)).stem
         context = TrackContext(Path(out), name, title or f"Where was the camera? {name}", None, opened, truth)
         run = _Run(context, formats, progress, handed_on)
@@ -137,6 +140,7 @@ def localize_odometry(
     sinks: Sequence[str] = (),
     realtime: bool = False,
     title: str | None = None,
+    verify: Verify = "used",
     progress: Progress = lambda done_s, total_s: None,
 ) -> LocalizedVideo:
     """Localize a drive of which only the motion was recorded, on the roads of a gallery; one fix a second.
@@ -145,7 +149,7 @@ def localize_odometry(
     """
     name = Path(record).stem if isinstance(record, str | Path) else "drive"
     motion = read_motion(record) if isinstance(record, str | Path) else record
-    opened = open_gallery(gallery) if isinstance(gallery, str | Path) else gallery
+    opened = open_gallery(gallery, verify=verify) if isinstance(gallery, str | Path) else gallery
     if not opened.manifest.roads:
         raise GalleryError(
             f"The gallery {opened.address} has no roads, and odometry alone needs them.",

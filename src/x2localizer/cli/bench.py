@@ -157,6 +157,28 @@ def index(
     show_values("indexing", values, as_json, notes)
 
 
+@app.command("open", epilog="Example: x2l bench open --json")
+def open_(
+    blocks: Annotated[int, typer.Option(min=1, help="Blocks of 8 x 8 tiles; 400 are 86 km² at 40 degrees.")] = 400,
+    times: Annotated[int, typer.Option(min=1, help="Runs of each kind; the fastest counts.")] = 5,
+    as_json: JsonOption = False,
+) -> None:
+    """What the checksums of a gallery cost when it is opened and read."""
+    from x2localizer.gallery.bench_open import bench_open  # noqa: PLC0415
+
+    notes = {
+        "gallery_mb": "on disk",
+        "seal_s": "writing the checksums, at the end of indexing",
+        "open_none_s": "opening, without checksums",
+        "open_used_s": "opening, as by default",
+        "open_full_s": "opening with --verify full",
+        "read_none_s": "opening and reading all codes, without checksums",
+        "read_used_s": "the same, as by default",
+        "read_full_s": "the same with --verify full",
+    }
+    show_values("opening a gallery", bench_open(blocks, times), as_json, notes)
+
+
 @app.command(epilog="Example: x2l bench search --json")
 def search(
     queries: Annotated[int, typer.Option(min=1, help="Searches of each kind.")] = 20,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -29,6 +29,9 @@ from rich.table import Table
 
 from x2localizer.errors import ConfigError, UserError
 
+if TYPE_CHECKING:  # heavy, and not needed for --help
+    from x2localizer.gallery.checksums import Verify
+
 console = Console(highlight=False)
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 FovOption = Annotated[
@@ -40,6 +43,17 @@ FovOption = Annotated[
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a config key; may be repeated.")
 ]
+
+VerifyOption = Annotated[
+    str, typer.Option(help="Compare the gallery's files with their checksums: used, full (all of them now), or none.")
+]
+
+
+def verify_of(text: str) -> Verify:
+    """How to check a gallery, from the command line."""
+    if text not in ("used", "full", "none"):
+        raise ConfigError(f"A gallery cannot be verified '{text}'.", "Use --verify used, full or none.")
+    return text  # type: ignore[return-value]
 
 
 def _use_device(context: typer.Context, name: str) -> str:

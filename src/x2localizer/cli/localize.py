@@ -12,6 +12,7 @@ from x2localizer.cli.common import (
     FovOption,
     JsonOption,
     SetOption,
+    VerifyOption,
     announce,
     fov_of,
     progress_bar,
@@ -19,6 +20,7 @@ from x2localizer.cli.common import (
     show_rows,
     show_values,
     split_words,
+    verify_of,
 )
 from x2localizer.config import RELEASED
 from x2localizer.errors import ConfigError, UserError
@@ -145,6 +147,7 @@ def localize(
         bool, typer.Option("--realtime", help="With --sink: go no faster than the video was filmed.")
     ] = False,
     device: DeviceOption = "auto",
+    verify: VerifyOption = "used",
     overrides: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -192,7 +195,7 @@ def localize(
             result = localize_odometry(
                 record, gallery, out, from_overrides(TrackSettings, overrides or []), live=live, truth=track,
                 prior=prior, formats=wanted, sinks=sink or (), realtime=realtime,
-                title=f"Where was the camera? {Path(name).stem}", progress=progress,
+                title=f"Where was the camera? {Path(name).stem}", verify=verify_of(verify), progress=progress,
             )  # fmt: skip
         else:
             camera = (
@@ -203,7 +206,7 @@ def localize(
                 video, gallery, bundle, out, from_overrides(tree, overrides or []),
                 method="track" if method == "track" else "window", odometry=record,
                 camera=camera, live=live, truth=track, prior=prior, formats=wanted,
-                sinks=sink or (), realtime=realtime, progress=progress,
+                sinks=sink or (), realtime=realtime, verify=verify_of(verify), progress=progress,
             )  # fmt: skip
     if as_json:
         show_values(name, asdict(result.summary), as_json)

@@ -93,9 +93,11 @@ def index(
                     )
                 work.run()
                 changed = True
-        assert gallery is not None
+        if gallery is None:
+            raise ConfigError("There is no imagery to index.", "Name a file: x2l index IMAGERY --out GALLERY")
         if changed:
             gallery.optimize(in_use=in_use)
+        gallery.seal()
         if not len(gallery.regions):
             side_m = geo.tile_size_m(0.0, zoom) * encoder.spec.region_tiles
             raise GalleryError(

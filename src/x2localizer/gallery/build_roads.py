@@ -41,7 +41,9 @@ def index_roads(
     names = [files] if isinstance(files, str | Path) else list(files)
     if not names:
         raise ConfigError("There are no roads to index.", "Name a file: x2l index --roads FILE --out GALLERY")
-    return add_roads(find_gallery(str(address)), str(address), names, replace=replace, progress=progress)
+    gallery = add_roads(find_gallery(str(address)), str(address), names, replace=replace, progress=progress)
+    gallery.seal()
+    return gallery
 
 
 def add_roads(

@@ -50,6 +50,7 @@ def write_copy(
         finish(gallery)
         gallery.save_manifest(manifest)
         gallery.optimize(in_use=False, names=tables_of(manifest))
+        gallery.seal()
         return gallery
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict, dataclass, replace
 
 from x2localizer.similarity import CodeKind
@@ -101,7 +102,29 @@ class GalleryManifest:
             RoadSource(**{**row, "lengths_m": tuple(row["lengths_m"]), "bounds": tuple(row["bounds"])})
             for row in values.pop("roads", ())
         )
-        return cls(**{**values, "codes": tuple(values["codes"])}, sources=sources, roads=roads)
+        manifest = cls(**{**values, "codes": tuple(values["codes"])}, sources=sources, roads=roads)
+        manifest._check()
+        return manifest
+
+    def _check(self) -> None:
+        """Raise a ValueError for values that no build writes."""
+        limits = {
+            "zoom": (0, 24),
+            "region_tiles": (1, 64),
+            "stride": (1, 64),
+            "dim": (0, 1 << 16),
+            "headings": (1, 360),
+        }
+        for name, (least, most) in limits.items():
+            value = getattr(self, name)
+            if type(value) is not int or not least <= value <= most:
+                raise ValueError(f"{name} is {value!r}")
+        numbers = [number for source in (*self.sources, *self.roads) for number in source.bounds]
+        numbers += [length for source in self.roads for length in source.lengths_m]
+        if not all(math.isfinite(number) for number in numbers):
+            raise ValueError("some bounds or lengths are no numbers")
+        if not isinstance(self.encoder, str) or not set(self.codes) <= {"tiles", "regions"}:
+            raise ValueError("the encoder or the codes are unknown")
 
 
 ROADS_ONLY = GalleryManifest("", zoom=19, region_tiles=7, stride=3, dim=0, codes=())

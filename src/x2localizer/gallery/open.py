@@ -4,27 +4,35 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from x2localizer.encoders import Encoder
 from x2localizer.errors import GalleryError
+from x2localizer.gallery.checksums import Checks, Verify, damaged, first_line, reading
 from x2localizer.gallery.columns import schema
 from x2localizer.gallery.manifest import FORMAT, ROADS_ONLY, GalleryManifest
 from x2localizer.gallery.object_store import is_object_store, local_copy, storage_options
-from x2localizer.gallery.store import TABLES, Gallery, check_encoder, first_line, table_names
+from x2localizer.gallery.store import TABLES, Gallery, check_encoder, table_names
 
 SHARED_SUFFIX = ".x2g"
 """Of a gallery in one file; see :mod:`x2localizer.gallery.share`."""
 
 
-def open_gallery(address: str | os.PathLike[str], encoder: Encoder | None = None) -> Gallery:
+def open_gallery(
+    address: str | os.PathLike[str], encoder: Encoder | None = None, *, verify: Verify = "used"
+) -> Gallery:
     """Open a finished gallery, also one of roads alone, or one in a file that ``x2l gallery export`` made.
 
-    A half-built one, or one whose codes another encoder made, is refused with the way out. Of a gallery in an object
-    store or in such a file, a copy on this machine is opened; see :mod:`x2localizer.gallery.object_store`.
+    A half-built one, one that is damaged, or one whose codes another encoder made, is refused with the way out. Of a
+    gallery in an object store or in such a file, a copy on this machine is opened; see
+    :mod:`x2localizer.gallery.object_store`.
+
+    verify: which files are compared with their checksums: those that are "used", when they are first read; "full" for
+        all of them, now; or "none".
     """
-    gallery = open_to_read(str(address))
+    gallery = open_to_read(str(address), verify=verify)
     if not gallery.has_tiles:
         if not gallery.manifest.roads:
             raise GalleryError(
@@ -52,7 +60,7 @@ def open_gallery(address: str | os.PathLike[str], encoder: Encoder | None = None
     return gallery
 
 
-def open_to_read(address: str) -> Gallery:
+def open_to_read(address: str, *, verify: Verify = "used") -> Gallery:
     """Open a gallery whether it is finished or not; if it is elsewhere, its copy on this machine."""
     if is_object_store(address):
         folder = local_copy(address)
@@ -61,8 +69,8 @@ def open_to_read(address: str) -> Gallery:
 
         folder = unpacked_copy(Path(address))
     else:
-        return open_any(address)
-    gallery = open_any(str(folder))
+        return open_any(address, verify=verify)
+    gallery = open_any(str(folder), verify=verify)
     gallery.address = address
     return gallery
 
@@ -70,7 +78,9 @@ def open_to_read(address: str) -> Gallery:
 def open_for_writing(address: str, fresh: GalleryManifest) -> Gallery:
     """Open a gallery to add imagery to, or make one; encoder and grid must be the same, codes may be added."""
     db = _connect(address)
-    if "about" not in table_names(db):
+    with reading(address):
+        there = "about" in table_names(db)
+    if not there:
         return _make(address, fresh, db)
     gallery = open_any(address)
     if not gallery.has_tiles:  # roads alone: its grid was only a guess
@@ -87,7 +97,9 @@ def open_for_writing(address: str, fresh: GalleryManifest) -> Gallery:
 
 def find_gallery(address: str) -> Gallery | None:
     """The gallery at an address, finished or not; None if there is none."""
-    return open_any(address) if "about" in table_names(_connect(address)) else None
+    with reading(address):
+        there = "about" in table_names(_connect(address))
+    return open_any(address) if there else None
 
 
 def make_roads_only(address: str) -> Gallery:
@@ -113,21 +125,30 @@ def _make(address: str, manifest: GalleryManifest, db: Any, mode: str = "create"
     return gallery
 
 
-def open_any(address: str) -> Gallery:
+def open_any(address: str, *, verify: Verify = "used") -> Gallery:
     """Open a gallery whether it is finished or not."""
     db = _connect(address)
-    try:
-        if "about" not in table_names(db):
+    with reading(address):
+        names = table_names(db)
+        if "about" not in names:
             raise GalleryError(f"There is no gallery at {address}.", f"Make one: x2l index IMAGERY --out {address}")
-        manifest = GalleryManifest.from_json(db.open_table("about").to_arrow()["text"][0].as_py())
-    except (OSError, RuntimeError, ValueError, KeyError, TypeError, IndexError) as problem:
-        raise GalleryError(f"The gallery {address} is damaged.", "Index the imagery again.") from problem
+        about = db.open_table("about")
+        checks = Checks(address, verify)
+        checks.table("about", lambda: int(about.version), whole=True)
+        try:
+            manifest = GalleryManifest.from_json(about.to_arrow()["text"][0].as_py())
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as problem:
+            raise damaged(address, "its manifest makes no sense") from problem
     if manifest.format != FORMAT:
         raise GalleryError(
             f"The gallery {address} has format {manifest.format}, this version reads {FORMAT}.",
             "Index the imagery again.",
         )
-    return Gallery(address, manifest, db)
+    gallery = Gallery(address, manifest, db, checks)
+    if verify == "full":
+        for name in names:
+            checks.table(name, partial(gallery.version, name), whole=True)
+    return gallery
 
 
 def _connect(address: str) -> Any:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
@@ -29,6 +28,7 @@ from PIL import Image as Pillow
 
 from x2localizer.encoders import Encoder
 from x2localizer.errors import GalleryError
+from x2localizer.gallery.checksums import Checks, reading, write_seal, writing
 from x2localizer.gallery.columns import (
     ROADS,
     from_byte_columns,
@@ -96,6 +96,7 @@ class Gallery:
     address: str
     manifest: GalleryManifest
     _db: Any = field(repr=False)
+    _checks: Checks | None = field(default=None, repr=False)
 
     # Writing ---------------------------------------------------------------------------------------------------------
 
@@ -128,7 +129,7 @@ class Gallery:
             "source": pa.array([source] * len(corners), pa.int32()),
         }  # fmt: skip
         rows = pa.table({**place, **columns}, schema=schema(self.manifest, name))
-        with self._writing():
+        with writing(self.address):
             table = self._db.open_table(name)
             table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all().execute(rows)
         self.__dict__.pop("regions", None)
@@ -139,7 +140,7 @@ class Gallery:
 
     def add_rows(self, name: str, rows: pa.Table) -> None:
         """Add rows of another gallery, or of roads: one transaction."""
-        with self._writing():
+        with writing(self.address):
             self._db.create_table(name, schema=schema(self.manifest, name), exist_ok=True).add(rows)
         self.__dict__.pop("regions", None)
 
@@ -147,23 +148,14 @@ class Gallery:
         """Remove rows of roads whose source is not in the manifest: replaced ones, and those of a killed run."""
         if "roads" in table_names(self._db):
             used = ", ".join(str(source.number) for source in self.manifest.roads)
-            with self._writing():
+            with writing(self.address):
                 self._db.open_table("roads").delete(f"source NOT IN ({used})" if used else "true")
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except (OSError, RuntimeError, ValueError) as problem:
-            raise GalleryError(
-                f"Cannot write to the gallery {self.address}: {first_line(problem)}",
-                "Free some space and run the same command again; it resumes.",
-            ) from problem
 
     def save_manifest(self, manifest: GalleryManifest) -> None:
         """Replace the manifest."""
         self.manifest = manifest
-        self._db.create_table("about", pa.table({"text": [manifest.to_json()]}), mode="overwrite")
+        with writing(self.address):
+            self._db.create_table("about", pa.table({"text": [manifest.to_json()]}), mode="overwrite")
 
     def optimize(self, *, in_use: bool, names: Sequence[str] = TABLES) -> None:
         """Join the many small files of a long build, drop what was replaced, and index the rows by place.
@@ -172,8 +164,8 @@ class Gallery:
         """
         keep = timedelta(hours=1) if in_use else timedelta(0)
         for name in names:
-            table = self.index_places(name)
-            with warnings.catch_warnings():
+            with writing(self.address), warnings.catch_warnings():
+                table = self.index_places(name)
                 warnings.simplefilter("ignore", UserWarning)  # that readers of older versions fail: there are none
                 table.optimize(cleanup_older_than=keep)
 
@@ -185,6 +177,15 @@ class Gallery:
         if table.count_rows() > 0:
             table.create_index("id", config=BTree(), replace=True)
         return table
+
+    def seal(self) -> None:
+        """Write checksums of all files; the last step of every build."""
+        write_seal(self.address, {name: self.version(name) for name in table_names(self._db)})
+
+    def version(self, name: str) -> int:
+        """The version of a table, which each write makes larger."""
+        with reading(self.address):
+            return int(self._db.open_table(name).version)
 
     # Reading ---------------------------------------------------------------------------------------------------------
 
@@ -204,13 +205,8 @@ class Gallery:
         where = f"source IN ({', '.join(str(source.number) for source in self.manifest.roads)})"
         where += f" AND {where_within(bounds)}" if bounds else ""
         columns = [name for name in ROADS.names if name not in ("id", "west", "south", "east", "north")]
-        try:
+        with reading(self.address):
             return from_rows(self._read("roads", columns, where))
-        except (OSError, RuntimeError, ValueError, KeyError) as problem:
-            raise GalleryError(
-                f"The roads of the gallery {self.address} are damaged.",
-                f"Add them again: x2l index --roads {self.manifest.roads[0].path} --replace --out {self.address}",
-            ) from problem
 
     def ids(self, name: str, source: int | None = None) -> set[int]:
         """The ids of a table's rows: all, or those that a source has put there."""
@@ -225,8 +221,10 @@ class Gallery:
         if not self.has_tiles:
             return regions_with_data({}, m.zoom, m.region_tiles, m.stride)
         table = self._read("tiles", ["x", "y", "valid"])
-        held = masks(table["valid"], HALVES * HALVES).reshape(-1, HALVES, HALVES)
-        blocks = dict(zip(zip(table["x"].to_pylist(), table["y"].to_pylist(), strict=True), held, strict=True))
+        with reading(self.address):
+            held = masks(table["valid"], HALVES * HALVES).reshape(-1, HALVES, HALVES)
+            places = zip(table["x"].to_pylist(), table["y"].to_pylist(), strict=True)
+            blocks = dict(zip(places, held, strict=True))
         return regions_with_data(blocks, m.zoom, m.region_tiles, m.stride)
 
     def rows(self, name: str, where: str | None = None) -> Iterator[pa.Table]:
@@ -271,9 +269,10 @@ class Gallery:
     def _tile_blocks(self, where: str | None) -> Iterator[TileBlock]:
         headings, small = self.manifest.headings, self.manifest.headings > 1
         for batch in self._batches("tiles", ["x", "y", "codes", *(["steps"] if small else []), "valid"], where):
-            flat = from_byte_columns(batch["codes"], batch["steps"]) if small else from_column(batch["codes"])
-            codes = flat.reshape(-1, HALVES, HALVES, headings, self.manifest.dim)
-            held = masks(batch["valid"], HALVES * HALVES).reshape(-1, HALVES, HALVES)
+            with reading(self.address):
+                flat = from_byte_columns(batch["codes"], batch["steps"]) if small else from_column(batch["codes"])
+                codes = flat.reshape(-1, HALVES, HALVES, headings, self.manifest.dim)
+                held = masks(batch["valid"], HALVES * HALVES).reshape(-1, HALVES, HALVES)
             for i, (x, y) in enumerate(zip(batch["x"].to_pylist(), batch["y"].to_pylist(), strict=True)):
                 yield TileBlock(x, y, codes[i], held[i])
 
@@ -283,29 +282,41 @@ class Gallery:
             return {}
         table = self._read("pictures", ["x", "y", "picture"], f"id IN ({self._ids_of(corners)})")
         places = zip(table["x"].to_pylist(), table["y"].to_pylist(), strict=True)
-        return {place: _from_jpeg(data) for place, data in zip(places, table["picture"].to_pylist(), strict=True)}
+        with reading(self.address):
+            return {place: _from_jpeg(data) for place, data in zip(places, table["picture"].to_pylist(), strict=True)}
 
     def region_sets(self, ids: Ints | None = None) -> Iterator[RegionSet]:
         """Set codes of regions, some at a time: of those with these ids, or of all."""
         where = None if ids is None else f"id IN ({', '.join(str(i) for i in ids)})"
         n, d = self.manifest.region_tiles, self.manifest.dim
         for batch in self._batches("regions", ["id", "whole", "tokens", "valid"], where):
-            tokens = from_column(batch["tokens"]).reshape(-1, n * n, d)
-            held = masks(batch["valid"], n * n)
-            yield RegionSet(batch["id"].to_numpy(), from_column(batch["whole"]), tokens, held)
+            with reading(self.address):
+                tokens = from_column(batch["tokens"]).reshape(-1, n * n, d)
+                rows = RegionSet(
+                    batch["id"].to_numpy(), from_column(batch["whole"]), tokens, masks(batch["valid"], n * n)
+                )
+            yield rows
 
     def _ids_of(self, corners: Sequence[Corner]) -> str:
         return ", ".join(str(place_id(x, y, self.manifest.zoom)) for x, y in corners)
 
     def _batches(self, name: str, columns: list[str], where: str | None) -> Iterator[pa.Table]:
-        query = self._db.open_table(name).search().select(columns).limit(None)
-        for batch in (query.where(where) if where else query).to_batches(512):
-            if batch.num_rows:
-                yield pa.Table.from_batches([batch])
+        self._check(name, whole=where is None)
+        with reading(self.address):
+            query = self._db.open_table(name).search().select(columns).limit(None)
+            for batch in (query.where(where) if where else query).to_batches(512):
+                if batch.num_rows:
+                    yield pa.Table.from_batches([batch])
 
     def _read(self, name: str, columns: list[str], where: str | None = None) -> pa.Table:
-        query = self._db.open_table(name).search().select(columns).limit(None)
-        return (query.where(where) if where else query).to_arrow()
+        self._check(name, whole=False)  # never the large columns of all rows
+        with reading(self.address):
+            query = self._db.open_table(name).search().select(columns).limit(None)
+            return (query.where(where) if where else query).to_arrow()
+
+    def _check(self, name: str, *, whole: bool) -> None:
+        if self._checks is not None:
+            self._checks.table(name, lambda: self.version(name), whole=whole)
 
 
 def check_encoder(gallery: Gallery, encoder: Encoder) -> None:
@@ -344,8 +355,3 @@ def _to_jpeg(image: npt.NDArray[np.uint8]) -> bytes:
 
 def _from_jpeg(data: bytes) -> Image:
     return np.asarray(Pillow.open(io.BytesIO(data)).convert("RGB"))
-
-
-def first_line(problem: Exception) -> str:
-    """The first line of an error of LanceDB, which may have many."""
-    return (str(problem).splitlines() or [type(problem).__name__])[0][:200]
