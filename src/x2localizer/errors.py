@@ -10,13 +10,16 @@ import difflib
 from collections.abc import Iterable
 from importlib import import_module
 from types import ModuleType
+from typing import ClassVar
 
 
 class UserError(Exception):
     """A problem the user can fix.
 
-    ``what`` says what happened, ``remedy`` what to do next.
+    ``what`` says what happened, ``remedy`` what to do next. ``exit_code`` is that of the command line.
     """
+
+    exit_code: ClassVar[int] = 2
 
     def __init__(self, what: str, remedy: str) -> None:
         super().__init__(what, remedy)
@@ -25,6 +28,12 @@ class UserError(Exception):
 
     def __str__(self) -> str:
         return f"{self.what} {self.remedy}"
+
+
+class StoppedError(UserError):
+    """Ctrl-C, with what became of the work so far."""
+
+    exit_code = 130
 
 
 class ConfigError(UserError):

@@ -6,8 +6,9 @@ import os
 import secrets
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from x2localizer.errors import UserError
 
@@ -56,22 +57,50 @@ def holds_other_files(folder: Path) -> bool:
 
 @contextmanager
 def only_writer(folder: Path) -> Iterator[None]:
-    """Lock a folder for this process; a second writer gets an error. The lock ends with the block or the process."""
+    """Lock a folder for this process; a second writer gets an error. The lock ends with the block or the process.
+
+    The lock file is removed at the end, and so is the folder if it was made for the lock and stayed empty. What
+    ``kill -9`` leaves behind is a file that locks nobody out.
+    """
+    there = folder.exists()
+    lock = _locked(folder)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        flags = os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0)
-        lock = os.fdopen(os.open(folder / LOCK, flags, 0o644), "r+")
-    except OSError as problem:
-        raise cannot_write(folder, problem) from problem
-    with lock:
-        if fcntl is not None:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as problem:
-                raise UserError(
-                    f"Another process is writing to {folder}.", "Wait until it is done, or choose another folder."
-                ) from problem
         yield
+    finally:
+        with suppress(OSError):
+            (folder / LOCK).unlink(missing_ok=True)  # while it is still ours
+        lock.close()
+        if not there:
+            with suppress(OSError):
+                folder.rmdir()
+
+
+def _locked(folder: Path) -> IO[str]:
+    """The lock file of a folder, open and locked."""
+    flags = os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0)
+    while True:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = os.fdopen(os.open(folder / LOCK, flags, 0o644), "r+")
+        except OSError as problem:
+            raise cannot_write(folder, problem) from problem
+        if fcntl is None:
+            return lock
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as problem:
+            lock.close()
+            raise UserError(
+                f"Another process is writing to {folder}.", "Wait until it is done, or choose another folder."
+            ) from problem
+        except OSError:
+            return lock  # a file system without locks: better to work without one than not at all
+        try:
+            if os.path.samestat(os.fstat(lock.fileno()), (folder / LOCK).stat()):
+                return lock
+        except FileNotFoundError:
+            pass
+        lock.close()  # its owner removed it just before we locked it
 
 
 def remove_unfinished(folder: Path) -> None:

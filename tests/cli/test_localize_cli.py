@@ -16,10 +16,13 @@ from PIL import Image as Pillow
 from helpers.command_line import x2l
 from x2localizer import geo
 from x2localizer.encoders import Bundle
+from x2localizer.files import only_writer
+from x2localizer.localize import Localizer
 from x2localizer.sources.tracks import read_track
 from x2localizer.sources.video import VideoWriter, open_video
 from x2localizer.town.folder import save_drive, save_town
 from x2localizer.town.town import Town
+from x2localizer.types import Fix, Frame
 
 
 @pytest.fixture(scope="module")
@@ -211,6 +214,55 @@ main()
     kept = (tmp_path / "t" / "fixes.jsonl").read_text().splitlines()
     assert len(kept) > 5
     assert all(json.loads(line)["index"] == i for i, line in enumerate(kept[:-1]))
+
+
+def test_two_runs_do_not_write_into_one_folder(place: Path, tiny_bundle: Bundle, tmp_path: Path) -> None:
+    with only_writer(tmp_path / "t"):
+        text = _localize(place, tiny_bundle, place / "drive.mp4", tmp_path / "t", code=2)
+    assert "Another process is writing" in text
+    assert "choose another folder" in text
+
+
+@pytest.mark.parametrize("after", [0, 7])
+def test_after_an_interrupt_it_says_that_it_starts_over(
+    after: int, place: Path, tiny_bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(self: Localizer, frame: Frame) -> Fix:
+        if frame.index == after:
+            raise KeyboardInterrupt
+        return plain(self, frame)
+
+    plain = Localizer.update
+    monkeypatch.setattr(Localizer, "update", stop)
+    out = tmp_path / "t"
+    text = _localize(place, tiny_bundle, place / "drive.mp4", out, "--method", "window", code=130)
+    assert "starts over" in text
+    assert ("The track so far" in text) == bool(after)
+    assert (out / "fixes.jsonl").read_text().count("\n") == after
+    assert (out / "track.csv").exists()
+    monkeypatch.undo()
+    _localize(place, tiny_bundle, place / "drive.mp4", out, "--method", "window")
+    assert (out / "fixes.jsonl").read_text().count("\n") == 30
+
+
+def test_too_little_memory_is_not_blamed_on_the_video(place: Path) -> None:
+    code = f"""
+import errno, sys
+import av
+from x2localizer.sources.video import decoding
+class Fails:
+    is_corrupt, pts, dts = False, 0, 0
+    def decode(self):
+        raise av.error.MemoryError(errno.ENOMEM, "Cannot allocate memory")
+plain = decoding.FrameDecoder.decode
+decoding.FrameDecoder.decode = lambda self, packet: plain(self, Fails())
+sys.argv = ["x2l", "inspect", {str(place / "drive.mp4")!r}]
+from x2localizer.cli import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "not enough memory to decode" in done.stderr
 
 
 @pytest.mark.slow

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import errno
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 from x2localizer.errors import UserError
-from x2localizer.files import TEMPORARY, atomic_path, only_writer, remove_unfinished, write_bytes, write_text
+from x2localizer.files import LOCK, TEMPORARY, atomic_path, only_writer, remove_unfinished, write_bytes, write_text
 
 
 def test_a_file_is_written_whole(tmp_path: Path) -> None:
@@ -84,3 +88,54 @@ def test_a_folder_has_one_writer(tmp_path: Path) -> None:
         pass
     with only_writer(tmp_path):
         pass
+
+
+def test_a_lock_leaves_nothing_behind(tmp_path: Path) -> None:
+    with only_writer(tmp_path / "kept"):
+        write_text(tmp_path / "kept" / "a.txt", "x")
+    assert [path.name for path in (tmp_path / "kept").iterdir()] == ["a.txt"]
+    with only_writer(tmp_path / "unused"):
+        pass
+    assert not (tmp_path / "unused").exists()
+
+
+def test_a_killed_writer_locks_nobody_out(tmp_path: Path) -> None:
+    code = f"""
+import os, pathlib
+from x2localizer.files import only_writer
+with only_writer(pathlib.Path({str(tmp_path)!r})):
+    os.kill(os.getpid(), 9)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert done.returncode == -9, done.stderr
+    assert (tmp_path / LOCK).exists()
+    with only_writer(tmp_path):
+        pass
+
+
+def test_a_lock_that_its_owner_just_removed_counts_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between opening and locking the file, its owner may finish and remove it."""
+    import fcntl
+
+    plain, calls = fcntl.flock, []
+
+    def late(file: IO[str], how: int) -> None:
+        if not calls:
+            (tmp_path / LOCK).unlink()
+        calls.append(how)
+        plain(file, how)
+
+    monkeypatch.setattr("fcntl.flock", late)
+    with only_writer(tmp_path), pytest.raises(UserError, match="Another process"), only_writer(tmp_path):
+        pass
+    assert len(calls) == 3
+
+
+def test_a_file_system_without_locks_is_used_without_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(file: IO[str], how: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    with only_writer(tmp_path):
+        write_text(tmp_path / "a.txt", "x")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]

@@ -13,7 +13,7 @@ from helpers.gallery_files import PX, WORLD, write_noise, write_tiles
 from x2localizer.encoders import Bundle
 from x2localizer.encoders.area import half_stride
 from x2localizer.encoders.protocol import Capabilities
-from x2localizer.errors import ConfigError, GalleryError, ImageryError
+from x2localizer.errors import ConfigError, GalleryError, ImageryError, UserError
 from x2localizer.gallery import Estimate, Gallery, index, open_gallery
 from x2localizer.gallery.grid import BLOCK, HALVES, TileSpan, block_corners
 from x2localizer.gallery.parts import half_stride_valid
@@ -397,3 +397,20 @@ def test_a_gallery_without_a_region_is_not_called_finished(tiny_bundle: Bundle, 
     assert len(whole.regions) > 0, "small files make regions together"
     held = next(whole.tile_blocks([(160000, 200000)])).valid[:15, :15]
     assert held.sum() == 15 * 15 - 1, "all but the tile that four files share in equal parts"
+
+
+def test_a_gallery_has_one_writer(imagery: Path, tiny_bundle: Bundle, tmp_path: Path) -> None:
+    address = tmp_path / "g"
+
+    def second(what: str, estimate: Estimate) -> None:
+        with pytest.raises(UserError, match="Another process is writing"):
+            index(imagery, tiny_bundle, address)
+
+    index(imagery, tiny_bundle, address, announce=second)
+    assert not list(address.glob(".*")), "the lock is gone"
+
+
+def test_an_index_that_fails_at_once_leaves_no_folder(tiny_bundle: Bundle, tmp_path: Path) -> None:
+    with pytest.raises(ImageryError):
+        index(tmp_path / "missing.tif", tiny_bundle, tmp_path / "g")
+    assert not (tmp_path / "g").exists()

@@ -89,16 +89,17 @@ def main() -> None:
             _fail("Interrupted.", "Run the same command again; where work can resume, it does.", INTERRUPTED)
         sys.exit(code if isinstance(code, int) else 0)
     except UserError as problem:
-        _fail(problem.what, problem.remedy, 2)
+        _fail(problem.what, problem.remedy, problem.exit_code)
     except (KeyboardInterrupt, typer.Abort):
         _fail("Interrupted.", "Run the same command again; where work can resume, it does.", INTERRUPTED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as problem:
-        _fail(f"{problem.strerror or problem}: {problem.filename or ''}", "Check the disk and the path.", 2)
+        where = "" if problem.filename is None else f": {problem.filename}"
+        _fail(f"{problem.strerror or problem}{where}.", "Check the disk and the path.", 2)
     except MemoryError:
-        _fail("Out of memory.", "Try smaller sizes or fewer --workers.", 2)
+        _fail("There is not enough memory.", "Close other programs, or try smaller sizes or fewer --workers.", 2)
     except Exception as problem:
         if hasattr(problem, "show") and hasattr(problem, "exit_code"):  # a wrong option explains itself
             problem.show()

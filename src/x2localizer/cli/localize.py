@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,7 +25,7 @@ from x2localizer.cli.common import (
     verify_of,
 )
 from x2localizer.config import RELEASED
-from x2localizer.errors import ConfigError, UserError
+from x2localizer.errors import ConfigError, StoppedError, UserError
 
 if TYPE_CHECKING:  # heavy, and not needed for --help
     from x2localizer.gallery import Estimate
@@ -185,7 +187,10 @@ def localize(
     wanted = None if formats is None else split_words(formats)
     name = Path(str(video if video is not None else odometry)).name
     seen = None if video is None or record is not None or method == "window" else find_fov(video, fov_of(fov))
-    with progress_bar("seconds of video" if video is not None else "seconds", quiet=as_json) as bar:
+    with (
+        _interruptible(out),
+        progress_bar("seconds of video" if video is not None else "seconds", quiet=as_json) as bar,
+    ):
 
         def progress(done_s: float, total_s: float | None) -> None:
             bar(int(done_s), int(total_s or 0) or None)
@@ -224,6 +229,20 @@ def localize(
         say(note)
     for file in result.files:
         say(f"  {file}")
+
+
+@contextmanager
+def _interruptible(out: Path) -> Iterator[None]:
+    """Say after Ctrl-C what there is, and that the same command starts over: a belief is not kept on disk."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        lines = out / "fixes.jsonl"
+        kept = lines.is_file() and lines.stat().st_size > 0
+        raise StoppedError(
+            f"Interrupted. The track so far is in {out}." if kept else "Interrupted before the first fix.",
+            "The same command starts over from the beginning" + ("; name another --out to keep this." if kept else "."),
+        ) from stop
 
 
 def _why_never_sure(bundle: str | None, overrides: list[str] | None) -> str:

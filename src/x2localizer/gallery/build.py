@@ -12,7 +12,8 @@ from x2localizer import geo
 from x2localizer.encoders import Encoder
 from x2localizer.errors import ConfigError, GalleryError, ImageryError
 from x2localizer.gallery.build_roads import add_roads
-from x2localizer.gallery.cluster import join_cluster
+from x2localizer.gallery.checksums import only_gallery_writer
+from x2localizer.gallery.cluster import Cluster, join_cluster
 from x2localizer.gallery.grid import TileSpan, tile_span
 from x2localizer.gallery.manifest import GalleryManifest, ImagerySource
 from x2localizer.gallery.object_store import store_errors
@@ -66,46 +67,59 @@ def index(
     if not names:
         raise ConfigError("There is no imagery to index.", "Name a file: x2l index IMAGERY --out GALLERY")
     fresh = _manifest(encoder, codes, zoom, stride)
+    joined = join_cluster(ray) if ray else nullcontext()
+    with only_gallery_writer(str(address)), store_errors(str(address)), joined as cluster:
+        gallery = _index(
+            names, encoder, str(address), fresh, roads=roads, replace=replace, allow_long=allow_long, announce=announce,
+            progress=progress, cluster=cluster,
+        )  # fmt: skip
+    if not len(gallery.regions):
+        side_m = geo.tile_size_m(0.0, zoom) * encoder.spec.region_tiles
+        raise GalleryError(
+            f"The gallery {address} has no regions: the imagery covers less than one region "
+            f"({encoder.spec.region_tiles} x {encoder.spec.region_tiles} tiles, at most {side_m:.0f} m).",
+            "Index a larger area, or all of its files at once.",
+        )
+    return gallery
+
+
+def _index(
+    names: Sequence[str | Path], encoder: Encoder, address: str, fresh: GalleryManifest, *,
+    roads: Sequence[str | Path], replace: bool, allow_long: bool, announce: Callable[[str, Estimate], None],
+    progress: Progress, cluster: Cluster | None,
+) -> Gallery:  # fmt: skip
+    """Put imagery into a gallery that nobody else writes to."""
     gallery: Gallery | None = None
     in_use = changed = False
-    with store_errors(str(address)), join_cluster(ray) if ray else nullcontext() as cluster:
-        for name in names:
-            with open_imagery(name) as opened:
-                span = _checked_span(name, opened, zoom, encoder)
-                if gallery is None:
-                    gallery = open_for_writing(str(address), fresh)
-                    in_use = bool(gallery.manifest.sources) and not gallery.manifest.unfinished()
-                    add_roads(gallery, str(address), roads, replace=replace, progress=progress)
-                _add_codes(gallery, fresh.codes)
-                number = _source_number(gallery, without_secrets(str(name)), opened, replace)
-                source = gallery.manifest.sources[number]
-                if set(gallery.manifest.codes) <= set(source.done):
-                    continue
-                work = Work(str(name), opened, encoder, gallery, number, span, source.replace, progress, cluster)
-                estimate = work.estimate()
-                announce(source.imagery, estimate)
-                log.info("indexing %s: %s", source.imagery, estimate)
-                if estimate.seconds > LONG_S and not allow_long:
-                    raise ImageryError(
-                        f"Indexing {source.imagery} is a lot of work: {estimate}.",
-                        "Cut it to the area you need, choose a smaller --zoom, spread it over many machines with "
-                        "--ray, or start it with --yes.",
-                    )
-                work.run()
-                changed = True
-        if gallery is None:
-            raise ConfigError("There is no imagery to index.", "Name a file: x2l index IMAGERY --out GALLERY")
-        if changed:
-            gallery.optimize(in_use=in_use)
-        gallery.seal()
-        if not len(gallery.regions):
-            side_m = geo.tile_size_m(0.0, zoom) * encoder.spec.region_tiles
-            raise GalleryError(
-                f"The gallery {address} has no regions: the imagery covers less than one region "
-                f"({encoder.spec.region_tiles} x {encoder.spec.region_tiles} tiles, at most {side_m:.0f} m).",
-                "Index a larger area, or all of its files at once.",
-            )
-        return gallery
+    for name in names:
+        with open_imagery(name) as opened:
+            span = _checked_span(name, opened, fresh.zoom, encoder)
+            if gallery is None:
+                gallery = open_for_writing(address, fresh)
+                in_use = bool(gallery.manifest.sources) and not gallery.manifest.unfinished()
+                add_roads(gallery, address, roads, replace=replace, progress=progress)
+            _add_codes(gallery, fresh.codes)
+            number = _source_number(gallery, without_secrets(str(name)), opened, replace)
+            source = gallery.manifest.sources[number]
+            if set(gallery.manifest.codes) <= set(source.done):
+                continue
+            work = Work(str(name), opened, encoder, gallery, number, span, source.replace, progress, cluster)
+            estimate = work.estimate()
+            announce(source.imagery, estimate)
+            log.info("indexing %s: %s", source.imagery, estimate)
+            if estimate.seconds > LONG_S and not allow_long:
+                raise ImageryError(
+                    f"Indexing {source.imagery} is a lot of work: {estimate}.",
+                    "Cut it to the area you need, choose a smaller --zoom, spread it over many machines with "
+                    "--ray, or start it with --yes.",
+                )
+            work.run()
+            changed = True
+    assert gallery is not None
+    if changed:
+        gallery.optimize(in_use=in_use)
+    gallery.seal()
+    return gallery
 
 
 def _manifest(encoder: Encoder, codes: Sequence[CodeKind], zoom: int, stride: int) -> GalleryManifest:

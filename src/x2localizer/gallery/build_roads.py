@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from x2localizer.errors import ConfigError, RoadError
+from x2localizer.gallery.checksums import only_gallery_writer
 from x2localizer.gallery.manifest import RoadSource
 from x2localizer.gallery.open import find_gallery, make_roads_only
 from x2localizer.gallery.roads import to_rows
@@ -41,8 +42,9 @@ def index_roads(
     names = [files] if isinstance(files, str | Path) else list(files)
     if not names:
         raise ConfigError("There are no roads to index.", "Name a file: x2l index --roads FILE --out GALLERY")
-    gallery = add_roads(find_gallery(str(address)), str(address), names, replace=replace, progress=progress)
-    gallery.seal()
+    with only_gallery_writer(str(address)):
+        gallery = add_roads(find_gallery(str(address)), str(address), names, replace=replace, progress=progress)
+        gallery.seal()
     return gallery
 
 

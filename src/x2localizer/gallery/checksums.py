@@ -13,13 +13,13 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from x2localizer.errors import GalleryError, UserError
-from x2localizer.files import write_text
+from x2localizer.files import only_writer, write_text
 
 FILE = "checksums.json"
 FORMAT = 1
@@ -69,6 +69,12 @@ class Seal:
 def local_folder(address: str) -> Path | None:
     """The folder of a gallery; None if it is in an object store."""
     return None if "://" in address else Path(address)
+
+
+def only_gallery_writer(address: str) -> AbstractContextManager[None]:
+    """Lock a gallery for this process; there are no locks in object stores, where LanceDB's transactions have to do."""
+    folder = local_folder(address)
+    return nullcontext() if folder is None else only_writer(folder)
 
 
 def read_seal(address: str) -> Seal | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from x2localizer.files import cannot_write
+from x2localizer.files import cannot_write, only_writer
 from x2localizer.localize.summary import summarize
 from x2localizer.sinks.base import Sink, TrackContext, sinks
 from x2localizer.types import Fix
@@ -21,7 +22,7 @@ class TrackFolder:
     """Hands fixes to some sinks; a context manager.
 
     What is written as it comes (``fixes.jsonl``) is on disk before the next fix; the rest is written when the block
-    ends, also after Ctrl-C.
+    ends, also after Ctrl-C. A second process cannot write into the same folder at the same time.
     """
 
     def __init__(self, context: TrackContext, formats: Sequence[str] | None = None) -> None:
@@ -29,6 +30,7 @@ class TrackFolder:
         self.context = context
         self._sinks: list[Sink] = [sinks.get(name)(context) for name in names]
         self._searches, self._every = 0, 1
+        self._lock = ExitStack()
 
     @property
     def files(self) -> list[Path]:
@@ -36,11 +38,12 @@ class TrackFolder:
         return [sink.path for sink in self._sinks]
 
     def __enter__(self) -> Self:
+        self._lock.enter_context(only_writer(self.context.folder))
         try:
-            self.context.folder.mkdir(parents=True, exist_ok=True)
             for sink in self._sinks:
                 sink.open()
         except OSError as problem:
+            self._lock.close()
             raise cannot_write(self.context.folder, problem) from problem
         return self
 
@@ -73,10 +76,19 @@ class TrackFolder:
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for sink in self._sinks:
-            sink.close()
-        if kind is None or issubclass(kind, KeyboardInterrupt):
-            c = self.context
-            c.summary = summarize(c.fixes, c.truth, odometry=c.odometry, smoothed=c.smoothed)
+        with self._lock:
             for sink in self._sinks:
-                sink.finish(c.fixes)
+                self._close(sink, failed=kind is not None)
+            if kind is None or issubclass(kind, KeyboardInterrupt):
+                c = self.context
+                c.summary = summarize(c.fixes, c.truth, odometry=c.odometry, smoothed=c.smoothed)
+                for sink in self._sinks:
+                    sink.finish(c.fixes)
+
+    @staticmethod
+    def _close(sink: Sink, *, failed: bool) -> None:
+        try:
+            sink.close()
+        except OSError as problem:  # a full disk, once more; after a failure that is known already
+            if not failed:
+                raise cannot_write(sink.path, problem) from problem

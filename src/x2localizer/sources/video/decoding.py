@@ -5,6 +5,7 @@ Pixels that are not square (anamorphic video) are returned as they are stored.
 
 from __future__ import annotations
 
+import errno
 import math
 import time
 from collections.abc import Iterator
@@ -108,7 +109,8 @@ class FrameDecoder:
         self._head = packet.pts if self._head is None else self._head
         try:
             frames = [] if packet.is_corrupt else packet.decode()
-        except av.error.FFmpegError:
+        except av.error.FFmpegError as problem:
+            refuse_no_memory(problem)
             frames = []
             self._packet_damaged(packet, None)
         if packet.is_corrupt:
@@ -168,6 +170,15 @@ class FrameDecoder:
         return self.landed_badly
 
 
+def refuse_no_memory(problem: av.error.FFmpegError) -> None:
+    """Raise if a decoder did not get the memory or the threads that it needs: the video is not to blame."""
+    if problem.errno in (errno.ENOMEM, errno.EAGAIN):
+        raise VideoError(
+            "There is not enough memory to decode the video.",
+            "Close other programs, or give this one more memory; a smaller picture needs less.",
+        ) from problem
+
+
 class RgbConverter:
     """Converts frames to upright RGB pictures of one size: ``size`` (height, width), or that of the first frame."""
 
@@ -189,6 +200,8 @@ class RgbConverter:
                 frame, width=width, height=height, format="rgb24", interpolation=int(self._flags), threads=1
             )
         except (av.error.FFmpegError, ValueError) as problem:
+            if isinstance(problem, av.error.FFmpegError):
+                refuse_no_memory(problem)
             raise VideoError(
                 f"Cannot convert pictures of format {frame.format.name} to RGB.",
                 "Convert the video to H.264 with 8 bits per colour.",

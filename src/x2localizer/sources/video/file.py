@@ -17,7 +17,7 @@ from av.video.stream import VideoStream
 
 from x2localizer.errors import VideoError
 from x2localizer.sources.video.containers import choose_stream, creation_time, duration_s, focal_35mm, timed_out
-from x2localizer.sources.video.decoding import FrameDecoder, RgbConverter
+from x2localizer.sources.video.decoding import FrameDecoder, RgbConverter, refuse_no_memory
 from x2localizer.sources.video.packets import PacketReader
 from x2localizer.sources.video.source import FrameGrid, VideoInfo, VideoSource
 from x2localizer.types import Image
@@ -100,7 +100,8 @@ class FileSource(VideoSource):
                 return self._packets.following()
             except av.error.ExitError as problem:
                 raise timed_out(self._name, self._timeout_s or 0.0) from problem
-            except av.error.FFmpegError:
+            except av.error.FFmpegError as problem:
+                refuse_no_memory(problem)
                 self._decoder.damaged()
 
     def _may_be_left_out(self, packet: Packet[VideoStream], due: int | None) -> bool:
