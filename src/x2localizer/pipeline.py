@@ -200,7 +200,7 @@ class _Run:
 
     def by_windows(self, video: str | Path, localizer: Localizer) -> LocalizedVideo:
         spacing_s = localizer.settings.frame_spacing_s
-        with open_video(video, size=localizer.frame_size, spacing_s=spacing_s) as source:
+        with open_video(video, size=localizer.frame_size, spacing_s=spacing_s, own_process=True) as source:
             self.context.start_time = source.info.start_time
             self.handed_on.start(source.info.start_time)
             with TrackFolder(self.context, self.formats) as folder:
@@ -211,7 +211,7 @@ class _Run:
         self, video: str | Path, follower: VideoFollower, fall_back: Callable[[], Localizer] | None, *, live: bool
     ) -> LocalizedVideo:
         tracker, record, context = follower.tracker, follower.odometry, self.context
-        with open_video(video, spacing_s=follower.spacing_s) as source:
+        with open_video(video, spacing_s=follower.spacing_s, own_process=True) as source:
             info = source.info
             tracker.keeps_steps = not (live or info.live or info.duration_s is None)
             context.start_time = info.start_time

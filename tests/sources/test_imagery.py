@@ -18,7 +18,7 @@ from rasterio.enums import ColorInterp, Resampling
 from helpers.imagery_files import AT, Pixels, first_rows, noise, on_grid, on_tiles, write
 from x2localizer import geo
 from x2localizer.errors import ImageryError
-from x2localizer.sources.imagery import open_imagery, raster_file, raster_open, write_geotiff
+from x2localizer.sources.imagery import Access, open_imagery, raster_file, raster_open, write_geotiff
 from x2localizer.types import Position, Region, TileId
 
 # Pixels that lie on the grid of the tiles come back as they are.
@@ -379,7 +379,12 @@ def test_a_server_that_never_answers_is_an_error(
         "<Projection>EPSG:3857</Projection><BandsCount>3</BandsCount></GDAL_WMS>"
     )
     began_s = time.monotonic()
-    with open_imagery(tmp_path / "map.xml") as imagery, pytest.raises(ImageryError, match="sent nothing"):
+    with pytest.raises(ImageryError, match="--network"):
+        open_imagery(tmp_path / "map.xml")
+    with (
+        open_imagery(tmp_path / "map.xml", access=Access(network=True)) as imagery,
+        pytest.raises(ImageryError, match="sent nothing"),
+    ):
         imagery.tile(AT)
     assert time.monotonic() - began_s < 30
 

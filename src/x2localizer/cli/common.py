@@ -31,6 +31,7 @@ from x2localizer.errors import ConfigError, UserError
 
 if TYPE_CHECKING:  # heavy, and not needed for --help
     from x2localizer.gallery.checksums import Verify
+    from x2localizer.sources.imagery import Access
 
 console = Console(highlight=False)
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
@@ -44,9 +45,23 @@ SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a config key; may be repeated.")
 ]
 
+NetworkOption = Annotated[
+    bool, typer.Option("--network", help="Imagery may be on the network, or name servers (VRT, WMS).")
+]
+AllowPathOption = Annotated[
+    list[Path] | None,
+    typer.Option("--allow-path", metavar="DIR", help="A VRT may name files in this folder, too; may be repeated."),
+]
 VerifyOption = Annotated[
     str, typer.Option(help="Compare the gallery's files with their checksums: used, full (all of them now), or none.")
 ]
+
+
+def access_of(network: bool, allow_path: list[Path] | None) -> Access:
+    """What imagery may reach, from the command line; it is decoded in a process of its own."""
+    from x2localizer.sources.imagery.access import Access  # noqa: PLC0415
+
+    return Access(network, tuple(allow_path or ()), own_process=True)
 
 
 def verify_of(text: str) -> Verify:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import typer
 
-from x2localizer.cli.common import say, show_values
+from x2localizer.cli.common import AllowPathOption, NetworkOption, access_of, say, show_values
 from x2localizer.errors import ConfigError, ImageryError, MotionError, RoadError, TrackError, UserError, VideoError
 from x2localizer.show.pictures import contact_sheet, save_picture
-from x2localizer.sources.imagery import Glance, glance, open_imagery
+from x2localizer.sources.imagery import Access, Glance, glance, open_imagery
 from x2localizer.sources.motion import read_motion
 from x2localizer.sources.motion.record import MAX_GAP_S
 from x2localizer.sources.roads import ROAD_SUFFIXES, RoadKind, read_roads
@@ -33,12 +34,15 @@ def inspect(
     ],
     picture: Annotated[Path | None, typer.Option(help="File for a contact sheet or a map.")] = None,
     spacing: Annotated[float, typer.Option(min=0.01, help="Seconds between the frames of a video.")] = 5.0,
+    network: NetworkOption = False,
+    allow_path: AllowPathOption = None,
 ) -> None:
     """Show what a file contains, as the localizer sees it.
 
     Examples: x2l inspect ride.mp4 --picture sheet.png, x2l inspect city.tif, x2l inspect city.osm.pbf,
     x2l inspect ride.gpx, x2l inspect city-gallery --picture map.png
     """
+    imagery = partial(_imagery, access=access_of(network, allow_path))
     if not path.strip():
         raise ConfigError("There is nothing to inspect.", "Name a file: x2l inspect ride.mp4")
     if (Path(path) / "town.json").is_file():
@@ -51,7 +55,7 @@ def inspect(
     elif bag_at(path) is not None:
         readers = [_bag]
     elif suffix in IMAGERY_SUFFIXES:
-        readers = [_imagery]
+        readers = [imagery]
     elif _is_roads(path):
         readers = [_roads]
     elif suffix in TRACK_SUFFIXES or suffix == ".parquet":
@@ -59,7 +63,7 @@ def inspect(
     elif suffix in VIDEO_SUFFIXES or path.startswith(("camera:", "/dev/video", "rtsp:", "http:", "https:")):
         readers = [_video]
     else:
-        readers = [_imagery, _video]
+        readers = [imagery, _video]
     problems: list[UserError] = []
     for reader in readers:
         try:
@@ -78,7 +82,7 @@ def _video(path: str, picture: Path | None, spacing: float) -> Values:
     images: list[Image] = []
     labels: list[str] = []
     times: list[float] = []
-    with open_video(path, spacing_s=spacing) as source:
+    with open_video(path, spacing_s=spacing, own_process=True) as source:
         info = source.info
         for frame in source:
             times.append(frame.time_s)
@@ -130,8 +134,8 @@ def _shape(width: int, height: int) -> str:
     return "portrait: frames are squeezed to the landscape shape of the model; film in landscape for better results"
 
 
-def _imagery(path: str, picture: Path | None, spacing: float) -> Values:
-    with open_imagery(path) as imagery:
+def _imagery(path: str, picture: Path | None, spacing: float, *, access: Access) -> Values:
+    with open_imagery(path, access=access) as imagery:
         info = imagery.info
         whole = glance(imagery, 512 if picture is None else 1200)
         if picture is not None:

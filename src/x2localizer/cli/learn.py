@@ -278,7 +278,7 @@ def encode(
     spec = encoder.spec
     size = (spec.tile_px, spec.tile_px) if tile else spec.frame_size
     images = []
-    with open_video(path, size=size, spacing_s=5.0) as frames:
+    with open_video(path, size=size, spacing_s=5.0, own_process=True) as frames:
         for frame in frames:
             images.append(frame.image)
             if len(images) == spec.frames:

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from x2localizer.cli.common import (
+    AllowPathOption,
     DeviceOption,
     FovOption,
     JsonOption,
+    NetworkOption,
     SetOption,
     VerifyOption,
+    access_of,
     announce,
     fov_of,
     progress_bar,
@@ -56,6 +59,8 @@ def index(
     yes: Annotated[bool, typer.Option("--yes", help="Start even if it takes more than a day.")] = False,
     device: DeviceOption = "auto",
     info: Annotated[bool, typer.Option("--info", help="Only show what is in the gallery.")] = False,
+    network: NetworkOption = False,
+    allow_path: AllowPathOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Put aerial imagery and roads into a gallery. An interrupted run resumes; more is added to what is there.
@@ -94,7 +99,8 @@ def index(
             if imagery:
                 build(
                     imagery, open_bundle(bundle), out, roads=roads or (), codes=split_words(codes), zoom=zoom,  # type: ignore[arg-type]
-                    stride=stride, replace=replace, allow_long=yes, ray=ray, announce=before, progress=progress,
+                    stride=stride, replace=replace, allow_long=yes, ray=ray, access=access_of(network, allow_path),
+                    announce=before, progress=progress,
                 )  # fmt: skip
             else:
                 index_roads(roads or (), out, replace=replace, progress=progress)

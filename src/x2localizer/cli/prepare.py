@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from x2localizer.cli.common import SetOption, progress_bar, say, status_lines
+from x2localizer.cli.common import AllowPathOption, NetworkOption, SetOption, access_of, progress_bar, say, status_lines
 from x2localizer.errors import ConfigError
 
 ENOUGH_CLIPS = 10_000
@@ -36,6 +36,8 @@ def own(
     val: Annotated[float, typer.Option(help="Share of clips for validation.")] = 0.15,
     test: Annotated[float, typer.Option(help="Share of clips for testing.")] = 0.15,
     zoom: Annotated[int, typer.Option(min=12, max=22, help="Web-Mercator zoom of the tiles.")] = 19,
+    network: NetworkOption = False,
+    allow_path: AllowPathOption = None,
     overrides: SetOption = None,
 ) -> None:
     """Make a dataset from your own drives: videos, recorded tracks and imagery. Splits share no ground."""
@@ -52,8 +54,11 @@ def own(
     offsets *= len(video) if len(offsets) == 1 else 1
     drives = [RecordedDrive(*words) for words in zip(video, track, offsets, strict=True)]
     settings = from_overrides(DatasetSettings, overrides or [])
+    access = access_of(network, allow_path)
     with status_lines("opening the imagery ...") as progress:
-        made = prepare_own(drives, imagery, out, settings, val=val, test=test, zoom=zoom, progress=progress)
+        made = prepare_own(
+            drives, imagery, out, settings, val=val, test=test, zoom=zoom, access=access, progress=progress
+        )
     seconds = (settings.keyframes - 1) * settings.keyframe_spacing_s
     counts = ", ".join(f"{count} {name}" for name, count in made.clips.items())
     say(f"dataset in {out}: {counts} clips of {seconds:g} s")

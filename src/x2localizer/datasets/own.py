@@ -37,7 +37,8 @@ from x2localizer.datasets.tables import (
 )
 from x2localizer.errors import DatasetError
 from x2localizer.files import holds_other_files, only_writer, write_text
-from x2localizer.sources.imagery import Imagery, open_imagery
+from x2localizer.sources.imagery import Access, Imagery, open_imagery
+from x2localizer.sources.imagery.access import LOCAL
 from x2localizer.sources.tracks import Track, read_track
 from x2localizer.sources.video import open_video
 from x2localizer.types import Frame, Position, Region
@@ -93,11 +94,13 @@ def prepare_own(
     val: float = 0.15,
     test: float = 0.15,
     zoom: int = 19,
+    access: Access = LOCAL,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Prepared:
     """Make a dataset of recorded drives in the folder ``out``; returns what is in it.
 
-    ``val`` and ``test`` are the shares of clips for validation and testing. ``progress`` is called with a line of text.
+    ``val`` and ``test`` are the shares of clips for validation and testing. ``access`` says what
+    the imagery may reach. ``progress`` is called with a line of text.
     """
     if not drives or min(val, test) < 0 or val + test >= 1:
         raise DatasetError(
@@ -105,7 +108,7 @@ def prepare_own(
         )
     if holds_other_files(out) and not _unfinished(out):
         raise DatasetError(f"{out} contains other files.", "Choose a new folder with --out.")
-    with only_writer(out), open_imagery(imagery) as opened:
+    with only_writer(out), open_imagery(imagery, access=access) as opened:
         _remove_unfinished(out)
         builder = _OwnBuilder(opened, out, settings, zoom)
         for number, drive in enumerate(drives):
@@ -212,7 +215,7 @@ class _OwnBuilder:
         length = self._clip_frames
         size = (s.frame_height, s.frame_width)
         left = self.left_out if count else Counter[str]()
-        with open_video(drive.video, size=size, spacing_s=s.frame_spacing_s) as video:
+        with open_video(drive.video, size=size, spacing_s=s.frame_spacing_s, own_process=True) as video:
             start = video.info.start_time or track.start_time or NO_DATE
             k = 0
             while frames := list(islice(video, length)):

@@ -21,7 +21,8 @@ from x2localizer.gallery.open import open_for_writing
 from x2localizer.gallery.store import Gallery
 from x2localizer.gallery.work import Estimate, Work
 from x2localizer.similarity import CodeKind
-from x2localizer.sources.imagery import Imagery, open_imagery
+from x2localizer.sources.imagery import Access, Imagery, open_imagery
+from x2localizer.sources.imagery.access import LOCAL
 from x2localizer.sources.imagery.raster_open import without_secrets
 from x2localizer.types import Progress
 
@@ -47,6 +48,7 @@ def index(
     replace: bool = False,
     allow_long: bool = False,
     ray: str | None = None,
+    access: Access = LOCAL,
     announce: Callable[[str, Estimate], None] = lambda what, estimate: None,
     progress: Progress = lambda what, done, total: None,
 ) -> Gallery:
@@ -61,6 +63,7 @@ def index(
     allow_long: start also what would take more than a day.
     ray: encode on a Ray cluster: "auto" for the one that this machine belongs to, its address, or "local" for processes
         of this machine. The gallery is the same as without.
+    access: what the imagery may reach; by default nothing on the network, and no files outside of its folder.
     announce: called before the work on each piece of imagery, with its name and an estimate.
     """
     names = [imagery] if isinstance(imagery, str | Path) else list(imagery)
@@ -70,8 +73,8 @@ def index(
     joined = join_cluster(ray) if ray else nullcontext()
     with only_gallery_writer(str(address)), store_errors(str(address)), joined as cluster:
         gallery = _index(
-            names, encoder, str(address), fresh, roads=roads, replace=replace, allow_long=allow_long, announce=announce,
-            progress=progress, cluster=cluster,
+            names, encoder, str(address), fresh, roads=roads, replace=replace, allow_long=allow_long, access=access,
+            announce=announce, progress=progress, cluster=cluster,
         )  # fmt: skip
     if not len(gallery.regions):
         side_m = geo.tile_size_m(0.0, zoom) * encoder.spec.region_tiles
@@ -85,14 +88,14 @@ def index(
 
 def _index(
     names: Sequence[str | Path], encoder: Encoder, address: str, fresh: GalleryManifest, *,
-    roads: Sequence[str | Path], replace: bool, allow_long: bool, announce: Callable[[str, Estimate], None],
-    progress: Progress, cluster: Cluster | None,
+    roads: Sequence[str | Path], replace: bool, allow_long: bool, access: Access,
+    announce: Callable[[str, Estimate], None], progress: Progress, cluster: Cluster | None,
 ) -> Gallery:  # fmt: skip
     """Put imagery into a gallery that nobody else writes to."""
     gallery: Gallery | None = None
     in_use = changed = False
     for name in names:
-        with open_imagery(name) as opened:
+        with open_imagery(name, access=access) as opened:
             span = _checked_span(name, opened, fresh.zoom, encoder)
             if gallery is None:
                 gallery = open_for_writing(address, fresh)
@@ -103,7 +106,9 @@ def _index(
             source = gallery.manifest.sources[number]
             if set(gallery.manifest.codes) <= set(source.done):
                 continue
-            work = Work(str(name), opened, encoder, gallery, number, span, source.replace, progress, cluster)
+            work = Work(
+                str(name), opened, encoder, gallery, number, span, source.replace, progress, cluster, access
+            )  # fmt: skip
             estimate = work.estimate()
             announce(source.imagery, estimate)
             log.info("indexing %s: %s", source.imagery, estimate)

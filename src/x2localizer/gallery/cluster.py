@@ -23,7 +23,8 @@ from x2localizer import __version__
 from x2localizer.encoders import Bundle, Encoder, open_bundle
 from x2localizer.errors import ConfigError, GalleryError, ImageryError, UserError
 from x2localizer.gallery.parts import Encoded, Part, PartEncoder
-from x2localizer.sources.imagery import Imagery, ImageryInfo, open_imagery
+from x2localizer.sources.imagery import Access, Imagery, ImageryInfo, open_imagery
+from x2localizer.sources.imagery.access import LOCAL
 
 RETRIES = 4
 """How often a part is tried again after its worker died or ran out of memory."""
@@ -45,12 +46,14 @@ class Job:
     imagery: its address, or absolute path.
     bounds: of the imagery, as the process that was started sees it.
     bundle: the fingerprint of the bundle.
+    access: what the imagery may reach.
     """
 
     imagery: str
     bounds: tuple[float, float, float, float]
     bundle: str
     zoom: int
+    access: Access = LOCAL
     version: str = __version__
 
 
@@ -71,11 +74,12 @@ class Cluster:
         return seconds * (os.cpu_count() or 1) / self.cores
 
     def encode(
-        self, parts: Sequence[Part], imagery: str, info: ImageryInfo, encoder: Encoder, zoom: int
-    ) -> Iterator[Encoded]:
+        self, parts: Sequence[Part], imagery: str, info: ImageryInfo, encoder: Encoder, zoom: int,
+        access: Access = LOCAL,
+    ) -> Iterator[Encoded]:  # fmt: skip
         """What comes of the parts, in their order; some are encoded ahead of the one that is waited for."""
         ray = self._ray
-        job = Job(_reachable(imagery), info.bounds, encoder.fingerprint, zoom)
+        job = Job(_reachable(imagery), info.bounds, encoder.fingerprint, zoom, access)
         bundle = self._bundle(encoder)
         remote = ray.remote(num_cpus=1, max_retries=RETRIES, retry_exceptions=[MemoryError])(encode_part)
         waiting: deque[Any] = deque()
@@ -166,7 +170,7 @@ def _open_imagery(job: Job) -> Imagery:
             "Install the same version on all machines of the cluster.",
         )
     try:
-        imagery = open_imagery(job.imagery)
+        imagery = open_imagery(job.imagery, access=job.access)
     except ImageryError as problem:
         raise ImageryError(
             f"The machine {here} cannot open the imagery: {problem.what}",

@@ -27,7 +27,8 @@ from x2localizer.gallery.parts import (
 )
 from x2localizer.gallery.store import Gallery, TileBlock, place_id
 from x2localizer.similarity import CodeKind
-from x2localizer.sources.imagery import Imagery
+from x2localizer.sources.imagery import Access, Imagery
+from x2localizer.sources.imagery.access import LOCAL
 from x2localizer.types import Image, Progress, Region
 
 log = logging.getLogger(__name__)
@@ -64,9 +65,11 @@ class Work:
     def __init__(
         self, name: str, imagery: Imagery, encoder: Encoder, gallery: Gallery, number: int, span: TileSpan,
         replacing: bool, progress: Progress, cluster: Cluster | None = None,
+        access: Access = LOCAL,
     ) -> None:  # fmt: skip
         self.name, self.imagery, self.encoder, self.gallery, self.number = name, imagery, encoder, gallery, number
         self.span, self.replacing, self.progress, self.cluster = span, replacing, progress, cluster
+        self.access = access
         self.zoom, self.px = gallery.manifest.zoom, encoder.spec.tile_px
         self._damaged = 0
 
@@ -111,7 +114,7 @@ class Work:
         here = PartEncoder(self.imagery, self.encoder, self.zoom)
         encoded = (
             (here.encode(part) for part in parts) if self.cluster is None
-            else self.cluster.encode(parts, self.name, self.imagery.info, self.encoder, self.zoom)
+            else self.cluster.encode(parts, self.name, self.imagery.info, self.encoder, self.zoom, self.access)
         )  # fmt: skip
         for each in encoded:
             self._damaged += each.damaged

@@ -67,7 +67,7 @@ def find_fov(video: str | Path, fov: float | Literal["auto"] | None = None) -> F
         return FieldOfView(CameraProfile(fov).fov_deg, "stated")
     degrees = None
     if Path(video).exists() or bag_at(video) is not None:  # cameras and streams are not opened twice
-        with open_video(video, spacing_s=SPACING_S) as source:
+        with open_video(video, spacing_s=SPACING_S, own_process=True) as source:
             degrees = fov_of_file(source.info)
     return FieldOfView(CameraProfile().fov_deg, "usual") if degrees is None else FieldOfView(degrees, "file")
 
@@ -86,7 +86,7 @@ def estimate_fov(video: str | Path | Iterable[Frame]) -> float:
     if isinstance(video, str | Path):
         if not Path(video).exists() and bag_at(video) is None:
             raise VideoError(f"{video} is no file whose field of view can be estimated.", "State it: --fov 65")
-        with open_video(video, spacing_s=SPACING_S) as source:
+        with open_video(video, spacing_s=SPACING_S, own_process=True) as source:
             return _estimate(source, str(video))
     return _estimate(video, "The video")
 

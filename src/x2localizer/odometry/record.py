@@ -59,7 +59,7 @@ def _frames(video: str | Path | Iterable[Frame]) -> Iterator[tuple[Iterable[Fram
     if not isinstance(video, str | Path):
         yield video, "The video", 0.0, None
         return
-    with open_video(video, spacing_s=SPACING_S) as source:
+    with open_video(video, spacing_s=SPACING_S, own_process=True) as source:
         yield source, str(video), source.info.duration_s or 0.0, source.info.start_time
 
 

@@ -18,20 +18,23 @@ from typing import Self
 
 from x2localizer import geo
 from x2localizer.errors import ImageryError
+from x2localizer.sources.imagery.access import LOCAL, Access
+from x2localizer.sources.imagery.guarded import GuardedRaster
 from x2localizer.sources.imagery.pixel_source import Box, ImageryInfo, PixelSource, blank
 from x2localizer.sources.imagery.raster_file import RasterFile
 from x2localizer.sources.imagery.xyz_folder import TileFolder
 from x2localizer.types import Position, Region, Tile, TileId
 
-__all__ = ["Imagery", "ImageryInfo", "open_imagery"]
+__all__ = ["Access", "Imagery", "ImageryInfo", "open_imagery"]
 
 FINEST_ZOOM = 24
 """Tiles of 2 m; no imagery is finer."""
 
 
-def open_imagery(path: str | Path, *, tms: bool | None = None) -> Imagery:
+def open_imagery(path: str | Path, *, tms: bool | None = None, access: Access = LOCAL) -> Imagery:
     """Open a file, a folder of tiles, or an address that GDAL reads (``https://``, ``s3://``, ``/vsicurl/``).
 
+    ``access`` says what it may reach: by default nothing on the network, and no files outside of its folder.
     ``tms`` says whether the rows of a folder are counted from the south. By default they are if the folder contains a
     ``tilemapresource.xml``, which gdal2tiles writes next to such tiles.
     """
@@ -45,13 +48,7 @@ def open_imagery(path: str | Path, *, tms: bool | None = None) -> Imagery:
             f"{text} is not a folder of tiles, so its rows cannot be counted from the south.",
             "Remove the option tms.",
         )
-    try:
-        return Imagery(RasterFile(text))
-    except (ArithmeticError, ValueError) as problem:
-        raise ImageryError(
-            f"The georeference of {text} is not a place on the globe.",
-            "Set the right one: gdal_edit.py -a_srs EPSG:CODE -a_ullr WEST NORTH EAST SOUTH FILE",
-        ) from problem
+    return Imagery(GuardedRaster(text, access) if access.own_process else RasterFile(text, access))
 
 
 class Imagery:

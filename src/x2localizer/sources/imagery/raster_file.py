@@ -24,6 +24,8 @@ from rasterio.enums import Resampling
 from rasterio.vrt import WarpedVRT
 
 from x2localizer import geo
+from x2localizer.errors import ImageryError
+from x2localizer.sources.imagery.access import LOCAL, Access, check_address, check_dataset
 from x2localizer.sources.imagery.footprint import Footprint
 from x2localizer.sources.imagery.pixel_source import VALID_FROM_ALPHA, Box, Extent, ImageryInfo, blank, natural_zoom
 from x2localizer.sources.imagery.raster_bands import Stretch, choose_bands, measure_stretch, needs_view, view_of
@@ -96,15 +98,23 @@ class _Level:
 class RasterFile:
     """A file or an address that GDAL reads (``/vsicurl/...``, ``s3://...``); not thread-safe."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, path: str, access: Access = LOCAL) -> None:
+        self._path, self._access = path, access
         self._damaged = 0
         self._levels: dict[int | None, _Level] = {}
-        self._file = self._base = open_dataset(path)
+        check_address(path, access)
+        self._file = self._base = open_dataset(path, None, access)
         self._remote = has_remote_data(path, self._file.driver)
         try:
-            with quiet_gdal():
+            check_dataset(self._file, path, access)
+            with quiet_gdal(access):
                 self._prepare()
+        except (ArithmeticError, ValueError) as problem:
+            self.close()
+            raise ImageryError(
+                f"The georeference of {path} is not a place on the globe.",
+                "Set the right one: gdal_edit.py -a_srs EPSG:CODE -a_ullr WEST NORTH EAST SOUTH FILE",
+            ) from problem
         except BaseException:
             self.close()
             raise
@@ -153,7 +163,8 @@ class RasterFile:
     def read(self, box: Box, size: int) -> tuple[Image, Mask]:
         """The pixels of a box; those that cannot be decoded are invalid, and counted in :attr:`damaged`."""
         image, valid = blank(size)
-        with gdal_env():
+        self._failures = 0
+        with gdal_env(self._access):
             intact = [self._fill(piece, image, valid) for piece in self._pieces(box, size)]
         self._damaged += not all(intact)
         return image, valid
@@ -264,12 +275,12 @@ class RasterFile:
         return self._levels[overview]
 
     def _open_level(self, overview: int | None) -> _Level:
-        dataset = self._base if overview is None else open_dataset(self._path, overview)
+        dataset = self._base if overview is None else open_dataset(self._path, overview, self._access)
         if self._viewed:
             xml = view_of(dataset, self._bands, overview)
             if overview is not None:
                 dataset.close()
-            dataset = open_dataset(xml)
+            dataset = open_dataset(xml, None, self._access)
         bands = choose_bands(dataset)
         factor = 1 if overview is None else self._overviews[overview]
         return _Level(dataset, factor, bands.colours, bands.alpha, _nodata(dataset, bands.dtype))

@@ -19,6 +19,7 @@ from rasterio.errors import CRSError, NodataShadowWarning, NotGeoreferencedWarni
 from rasterio.vrt import WarpedVRT
 
 from x2localizer.errors import ImageryError
+from x2localizer.sources.imagery.access import LOCAL, Access
 
 GDAL_ERRORS = (RasterioError, CPLE_BaseError)
 WEB_MERCATOR = rasterio.CRS.from_epsg(3857)
@@ -31,8 +32,11 @@ HTTP_RETRIES = 3
 """How often a server that is overloaded (503 and the like) is asked again, after 0.5 s, 1 s, 2 s, ..."""
 
 
-def gdal_env() -> rasterio.Env:
-    """A GDAL environment that logs messages and gives up on silent servers; environment variables take precedence."""
+def gdal_env(access: Access = LOCAL) -> rasterio.Env:
+    """A GDAL environment that logs messages and keeps to what it may reach.
+
+    It gives up on silent servers, and asks again where one is busy; environment variables take precedence in that.
+    """
     options = {
         "GDAL_HTTP_CONNECTTIMEOUT": HTTP_SILENCE_S,
         "GDAL_HTTP_LOW_SPEED_TIME": HTTP_SILENCE_S,
@@ -41,7 +45,8 @@ def gdal_env() -> rasterio.Env:
         "GDAL_HTTP_RETRY_DELAY": 0.5,
         **_s3_options(),
     }
-    return rasterio.Env(**{name: value for name, value in options.items() if name not in os.environ})
+    wanted = {name: value for name, value in options.items() if name not in os.environ}
+    return rasterio.Env(**{**wanted, **access.gdal_options()})
 
 
 def _s3_options() -> dict[str, str]:
@@ -56,19 +61,19 @@ def _s3_options() -> dict[str, str]:
 
 
 @contextmanager
-def quiet_gdal() -> Iterator[None]:
+def quiet_gdal(access: Access = LOCAL) -> Iterator[None]:
     """:func:`gdal_env` without the warnings that our own errors replace."""
-    with gdal_env(), warnings.catch_warnings():
+    with gdal_env(access), warnings.catch_warnings():
         warnings.simplefilter("ignore", NotGeoreferencedWarning)
         warnings.simplefilter("ignore", NodataShadowWarning)
         yield
 
 
-def open_dataset(path: str, overview: int | None = None) -> Any:
+def open_dataset(path: str, overview: int | None = None, access: Access = LOCAL) -> Any:
     """Open a file, an address that GDAL knows, or the XML of a virtual raster, or one overview of it."""
     options = {} if overview is None else {"overview_level": overview}
     try:
-        with quiet_gdal():
+        with quiet_gdal(access):
             return rasterio.open(_for_gdal(path), **options)
     except (*GDAL_ERRORS, CRSError, OSError, ValueError) as problem:
         raise _cannot_open(path) from problem
@@ -170,9 +175,9 @@ def server_failed(path: str) -> ImageryError:
 
 
 def no_answer(path: str) -> ImageryError:
-    """The error for a server that sends nothing."""
+    """The error for a server that sends nothing, or nothing that can be read."""
     return ImageryError(
-        f"The server behind {without_secrets(path)} sent nothing for {HTTP_SILENCE_S} s.",
+        f"The server behind {without_secrets(path)} sent nothing for {HTTP_SILENCE_S} s, or no pictures.",
         "Check the address and the connection, or download the imagery first.",
     )
 

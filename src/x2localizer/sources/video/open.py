@@ -19,6 +19,7 @@ from x2localizer.errors import ConfigError, VideoError
 from x2localizer.sources.ros import bag_at
 from x2localizer.sources.video.containers import open_container
 from x2localizer.sources.video.file import FileSource
+from x2localizer.sources.video.guarded import GuardedVideo
 from x2localizer.sources.video.image_folder import IMAGE_SUFFIXES, ImageFolderSource
 from x2localizer.sources.video.live import LiveSource
 from x2localizer.sources.video.ros_bag import RosBagSource
@@ -40,6 +41,7 @@ def open_video(
     end_s: float | None = None,
     images_per_s: float = 1.0,
     timeout_s: float = 10.0,
+    own_process: bool = False,
 ) -> VideoSource:
     """Open a video source of any kind.
 
@@ -48,7 +50,8 @@ def open_video(
     Windows), or any address that FFmpeg reads, such as ``rtsp://...``. ``size`` is (height, width) to resize to. Frames
     are returned from ``start_s`` until before ``end_s``: the first at or after each multiple of ``spacing_s``, or all
     if it is None. Times are seconds from the first frame of the source. ``images_per_s`` applies to folders without a
-    ``times.csv``, ``timeout_s`` to cameras and the network.
+    ``times.csv``, ``timeout_s`` to cameras and the network. With ``own_process``, a video file is decoded in a second
+    process, so that a crash or a hang of the decoder is an error here.
     """
     if size is not None and min(size) < 1:
         raise ConfigError(f"Frames cannot be {size[1]} x {size[0]} pixels.", "Use a width and height above 0.")
@@ -71,6 +74,8 @@ def open_video(
         raise VideoError(f"There is no video at '{text}'.", "Check the path.")
     if path.is_dir() or path.suffix.lower() in IMAGE_SUFFIXES:
         return ImageFolderSource(path, grid, size, images_per_s)
+    if own_process:
+        return GuardedVideo(path.absolute(), size, spacing_s, start_s, end_s)
     # Without "file:" FFmpeg takes a colon in a name, as in 12:30.mp4, for the end of a protocol.
     return FileSource(open_container(f"file:{path}", str(path), timeout_s=None), str(path), grid, size)
 
