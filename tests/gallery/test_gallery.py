@@ -10,6 +10,7 @@ import rasterio
 from rasterio.transform import from_origin
 
 from helpers.gallery_files import PX, WORLD, write_noise, write_tiles
+from helpers.same_gallery import assert_same
 from x2localizer.encoders import Bundle
 from x2localizer.encoders.area import half_stride
 from x2localizer.encoders.protocol import Capabilities
@@ -275,6 +276,37 @@ def test_a_killed_replacement_is_finished_by_the_command_that_the_error_advises(
         done = open_gallery(tmp_path / "h", tiny_bundle)
         (block,), (wanted,) = done.tile_blocks([(160008, 200008)]), expected.tile_blocks([(160008, 200008)])
         np.testing.assert_allclose(block.codes[wanted.valid], wanted.codes[wanted.valid], atol=1e-3)
+
+
+@pytest.mark.slow
+def test_a_virtual_raster_of_a_thousand_files_is_like_one_file(tiny_bundle: Bundle, tmp_path: Path) -> None:
+    whole = write_noise(tmp_path / "whole.tif", 160000, 200000, 32)
+    with rasterio.open(whole) as file:
+        image, place, wkt = file.read().transpose(1, 2, 0), file.transform, file.crs.to_wkt()
+    sources: dict[int, list[str]] = {1: [], 2: [], 3: []}
+    for row in range(32):
+        for column in range(32):
+            tile = image[row * PX : (row + 1) * PX, column * PX : (column + 1) * PX]
+            name = f"{row}-{column}.tif"
+            write_tiles(tmp_path / name, tile, 160000 + column, 200000 + row, nodata=False)
+            spot = f'xOff="{column * PX}" yOff="{row * PX}" xSize="{PX}" ySize="{PX}"'
+            for band, lines in sources.items():
+                lines.append(
+                    f'<SimpleSource><SourceFilename relativeToVRT="1">{name}</SourceFilename>'
+                    f'<SourceBand>{band}</SourceBand><SrcRect xOff="0" yOff="0" xSize="{PX}" ySize="{PX}"/>'
+                    f"<DstRect {spot}/></SimpleSource>"
+                )
+    bands = "".join(
+        f'<VRTRasterBand dataType="Byte" band="{band}">{"".join(lines)}</VRTRasterBand>'
+        for band, lines in sources.items()
+    )
+    shape = f'rasterXSize="{32 * PX}" rasterYSize="{32 * PX}"'
+    where = ", ".join(repr(number) for number in place.to_gdal())
+    (tmp_path / "all.vrt").write_text(
+        f"<VRTDataset {shape}><SRS>{wkt}</SRS><GeoTransform>{where}</GeoTransform>{bands}</VRTDataset>"
+    )
+    gallery = index(tmp_path / "all.vrt", tiny_bundle, tmp_path / "many")
+    assert_same(index(whole, tiny_bundle, tmp_path / "one"), gallery)
 
 
 def test_tiles_without_data_are_not_indexed(tiny_bundle: Bundle, tmp_path: Path) -> None:
