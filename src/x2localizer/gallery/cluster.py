@@ -188,7 +188,7 @@ def _open_bundle(files: dict[str, bytes]) -> Bundle:
     _bundle_folders.append(folder)
     for name, data in files.items():
         (Path(folder.name) / name).write_bytes(data)
-    return open_bundle(folder.name, threads=1)  # a worker has one core
+    return open_bundle(folder.name, threads=1, device="cpu")  # a worker has one core
 
 
 def _reachable(imagery: str) -> str:

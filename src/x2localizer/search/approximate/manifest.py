@@ -52,10 +52,11 @@ def state_of(gallery: Gallery) -> str:
 
 def index_folder(gallery: Gallery) -> Path:
     """Where the index of a gallery is; galleries in object stores have none."""
-    if "://" in gallery.address:
+    if "://" in gallery.address or Path(gallery.address).is_file():
         raise GalleryError(
             f"The gallery {gallery.address} is not a local folder, and an approximate index is read from disk.",
-            "Copy the gallery to this machine, or search it with --search exact.",
+            "Copy the gallery to this machine (x2l gallery export, then x2l gallery import), or search it with "
+            "--search exact.",
         )
     return Path(gallery.address) / FOLDER
 
