@@ -54,9 +54,14 @@ def write_copy(
         return gallery
 
 
-def where(rows: pa.Table, keep: Callable[[Ints], np.ndarray[tuple[int], np.dtype[np.bool_]]]) -> pa.Table:
-    """The rows whose ids are to be kept."""
-    return rows.filter(pa.array(keep(rows["id"].to_numpy())))
+def with_ids(rows: pa.Table, ids: Ints, *, without: bool = False) -> pa.Table:
+    """The rows with these ids, or those with others."""
+    return rows.filter(pa.array(np.isin(rows["id"].to_numpy(), ids, invert=without)))
+
+
+def id_array(ids: Iterable[int]) -> Ints:
+    """Some ids in order."""
+    return np.array(sorted(ids), np.int64)
 
 
 def renumbered(rows: pa.Table, numbers: Mapping[int, int]) -> pa.Table:

@@ -11,13 +11,13 @@ import pyarrow as pa
 
 from x2localizer import geo
 from x2localizer.errors import ConfigError, GalleryError
-from x2localizer.gallery.copying import tables_of, where, write_copy
+from x2localizer.gallery.copying import id_array, tables_of, with_ids, write_copy
 from x2localizer.gallery.grid import BLOCK
 from x2localizer.gallery.manifest import GalleryManifest, ImagerySource, RoadSource
 from x2localizer.gallery.open import open_gallery
 from x2localizer.gallery.regions import regions_with_data
 from x2localizer.gallery.roads import from_rows, where_within
-from x2localizer.gallery.store import Gallery, place_id
+from x2localizer.gallery.store import Corner, Gallery, place_id
 from x2localizer.sources.roads.roads import Bounds
 from x2localizer.types import Bools, Ints
 
@@ -31,13 +31,12 @@ def cut(address: str, box: Bounds, out: str) -> Gallery:
     box = _checked(box)
     gallery = open_gallery(address)
     m = gallery.manifest
-    held = {
-        (block.x, block.y): block.valid for block in gallery.tile_blocks(_blocks_in(gallery, box))
-    } if gallery.has_tiles else {}  # fmt: skip
-    blocks = {place_id(x, y, m.zoom) for x, y in held}
-    regions = set(regions_with_data(held, m.zoom, m.region_tiles, m.stride).ids.tolist()) if held else set()
+    everywhere = gallery.held_tiles()
+    held = {corner: everywhere[corner] for corner in _blocks_in(list(everywhere), m.zoom, box)}
+    blocks = id_array(place_id(x, y, m.zoom) for x, y in held)
+    regions = regions_with_data(held, m.zoom, m.region_tiles, m.stride).ids
     roads = tuple(part for source in m.roads if (part := _road_part(gallery, source, box)) is not None)
-    if (gallery.has_tiles and not regions) or (not gallery.has_tiles and not roads):
+    if not (len(regions) if gallery.has_tiles else roads):
         raise GalleryError(
             f"The gallery {address} has nothing in this box, or less than one region.",
             f"Look where it is: x2l inspect {address} --picture map.png",
@@ -49,9 +48,9 @@ def cut(address: str, box: Bounds, out: str) -> Gallery:
         if name == "roads":
             yield from gallery.rows(name, _road_filter(manifest, box))
             return
-        kept = list(regions if name == "regions" else blocks)
-        for some in gallery.rows(name):
-            yield where(some, lambda ids: np.isin(ids, kept))
+        kept = regions if name == "regions" else blocks
+        for some in gallery.rows(name, f"id >= {kept.min()} AND id <= {kept.max()}"):
+            yield with_ids(some, kept)
 
     return write_copy(out, manifest, {name: rows(name) for name in tables_of(manifest)})
 
@@ -66,10 +65,10 @@ def _checked(box: Bounds) -> Bounds:
     return west, south, east if east > west else east + 360.0, north
 
 
-def _blocks_in(gallery: Gallery, box: Bounds) -> list[tuple[int, int]]:
+def _blocks_in(corners: list[Corner], zoom: int, box: Bounds) -> list[Corner]:
     """The blocks that touch a box."""
-    corners = gallery.corners()
-    zoom = gallery.manifest.zoom
+    if not corners:
+        return []
     west, south, east, north = box
     limit = geo.MAX_LATITUDE_DEG
     lats = np.clip([north, south], -limit, limit)

@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 
 from x2localizer.errors import GalleryError
-from x2localizer.gallery.copying import renumbered, tables_of, where, write_copy
+from x2localizer.gallery.copying import id_array, renumbered, tables_of, with_ids, write_copy
 from x2localizer.gallery.manifest import GalleryManifest, ImagerySource, RoadSource
 from x2localizer.gallery.open import open_gallery
 from x2localizer.gallery.regions import regions_with_data
 from x2localizer.gallery.store import Corner, Gallery, TileBlock
 from x2localizer.gallery.work import laid_over
-from x2localizer.types import Bools, Image
+from x2localizer.types import Image
 
 BLOCKS_AT_ONCE = 64
 """Blocks that both galleries have, and that are joined at once."""
@@ -45,12 +45,11 @@ def merge(first: str, second: str, out: str) -> Gallery:
             for some in other.rows(name):
                 yield renumbered(where_source(some, road_numbers), road_numbers)
             return
-        dropped = fuller if name == "regions" else set()
-        kept = fuller if name == "regions" else in_second - in_first
+        taken = id_array(fuller if name == "regions" else in_second - in_first)
         for some in one.rows(name):
-            yield where(some, lambda ids: ~np.isin(ids, list(dropped)))
+            yield with_ids(some, taken, without=True)
         for some in other.rows(name):
-            yield renumbered(where(some, lambda ids: np.isin(ids, list(kept))), numbers)
+            yield renumbered(with_ids(some, taken), numbers)
 
     def fill_holes(gallery: Gallery) -> None:
         shared = sorted(in_first & in_second)
@@ -141,11 +140,9 @@ def _fuller_regions(one: Gallery, other: Gallery) -> set[int]:
 
 def _insist_on_all_regions(one: Gallery, other: Gallery) -> None:
     """Refuse to merge set codes if regions appear between the galleries that neither has seen."""
-    held: dict[Corner, Bools] = {}
-    for gallery in (one, other):
-        for block in gallery.tile_blocks():
-            corner = (block.x, block.y)
-            held[corner] = held[corner] | block.valid if corner in held else block.valid
+    held = one.held_tiles()
+    for corner, mask in other.held_tiles().items():
+        held[corner] = held[corner] | mask if corner in held else mask
     m = one.manifest
     wanted = set(regions_with_data(held, m.zoom, m.region_tiles, m.stride).ids.tolist())
     missing = len(wanted - one.ids("regions") - other.ids("regions"))

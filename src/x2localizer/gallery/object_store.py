@@ -140,14 +140,22 @@ def _chunks(files: Any, source: str) -> Iterator[bytes]:
 
 def _tidy(folder: Path, there: Mapping[str, int]) -> None:
     """Remove what has gone from the store for a while, and note that the copy is whole."""
-    known = json.loads((folder / SYNCED).read_text(encoding="utf-8"))["gone"] if (folder / SYNCED).is_file() else {}
+    known = _gone(folder)
     here = [path.relative_to(folder).as_posix() for path in folder.glob("*.lance/**/*") if path.is_file()]
     now = time.time()
-    gone = {name: float(known.get(name, now)) for name in here if name not in there}
+    gone = {name: known.get(name, now) for name in here if name not in there}
     for name in [name for name, since in gone.items() if now - since > KEEP_GONE_S]:
         (folder / name).unlink(missing_ok=True)
         del gone[name]
     write_text(folder / SYNCED, json.dumps({"gone": gone}) + "\n")
+
+
+def _gone(folder: Path) -> dict[str, float]:
+    """Files that had gone from the store when the copy was last made, and since when."""
+    try:
+        return {str(name): float(since) for name, since in json.loads((folder / SYNCED).read_text())["gone"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
 
 
 def _is_version(name: str) -> bool:

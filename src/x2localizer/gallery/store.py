@@ -218,14 +218,17 @@ class Gallery:
     def regions(self) -> RegionTable:
         """The regions of the grid of which at least half of the tiles hold data, in order of id."""
         m = self.manifest
+        return regions_with_data(self.held_tiles(), m.zoom, m.region_tiles, m.stride)
+
+    def held_tiles(self) -> dict[Corner, Bools]:
+        """Which tiles at half stride hold data, (16, 16), by the north-west tile of their block."""
         if not self.has_tiles:
-            return regions_with_data({}, m.zoom, m.region_tiles, m.stride)
+            return {}
         table = self._read("tiles", ["x", "y", "valid"])
         with reading(self.address):
             held = masks(table["valid"], HALVES * HALVES).reshape(-1, HALVES, HALVES)
             places = zip(table["x"].to_pylist(), table["y"].to_pylist(), strict=True)
-            blocks = dict(zip(places, held, strict=True))
-        return regions_with_data(blocks, m.zoom, m.region_tiles, m.stride)
+            return dict(zip(places, held, strict=True))
 
     def rows(self, name: str, where: str | None = None) -> Iterator[pa.Table]:
         """The rows of a table as they are stored, some at a time; none if there is no such table."""
