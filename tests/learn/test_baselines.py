@@ -122,7 +122,7 @@ def test_gradients_reach_every_weight(family: str) -> None:
 
 
 def test_our_timesformer_equals_that_of_the_library() -> None:
-    model = Model(settings_of("timesformer", frame_width=32)).ground
+    model: Any = Model(settings_of("timesformer", frame_width=32)).ground
     torch.nn.init.normal_(model.net.embeddings.time_embeddings, std=0.5)
     torch.nn.init.normal_(model.net.embeddings.position_embeddings, std=0.5)
     for layer in model.net.encoder.layer:
@@ -168,11 +168,11 @@ def test_batch_norms_keep_their_statistics() -> None:
 
 
 def test_backbones_start_from_files(tmp_path: Path) -> None:
-    donor = Model(settings_of("screening"))
+    donor: Any = Model(settings_of("screening"))
     tensors = {name: 2 * tensor.contiguous() for name, tensor in donor.ground.backbone.state_dict().items()}
     save_file({**tensors, "fc.weight": torch.zeros(3, 3)}, tmp_path / "resnet.safetensors")
     options = {**TINY["screening"], "ground_weights": str(tmp_path / "resnet.safetensors")}
-    model = Model(settings_of("screening", options=options))
+    model: Any = Model(settings_of("screening", options=options))
     for name, tensor in model.ground.backbone.state_dict().items():
         assert torch.equal(tensor, tensors[name]), name
     del tensors["conv1.weight"]
@@ -183,14 +183,14 @@ def test_backbones_start_from_files(tmp_path: Path) -> None:
 
 
 def test_timesformer_fits_published_weights_to_other_sizes(tmp_path: Path) -> None:
-    donor = Model(settings_of("timesformer", frame_height=64)).ground  # 4 x 4 patches
+    donor: Any = Model(settings_of("timesformer", frame_height=64)).ground  # 4 x 4 patches
     tensors = {f"timesformer.{name}": tensor.contiguous() for name, tensor in donor.net.state_dict().items()}
     save_file(tensors, tmp_path / "video.safetensors")
     weights = {
         "ground_weights": str(tmp_path / "video.safetensors"),
         "aerial_weights": str(tmp_path / "video.safetensors"),
     }
-    model = Model(settings_of("timesformer", frames=4, options={**TINY["timesformer"], **weights}))
+    model: Any = Model(settings_of("timesformer", frames=4, options={**TINY["timesformer"], **weights}))
     assert torch.equal(model.aerial.net.encoder.layer[0].attention.attention.qkv.weight,
                        donor.net.encoder.layer[0].attention.attention.qkv.weight)  # fmt: skip
     positions = donor.net.embeddings.position_embeddings

@@ -86,7 +86,7 @@ def families(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Parameters of the baselines, and memory and time of one training step of each with random weights."""
+    """Parameters of the baselines, and work, time and memory of one training step of each with random weights."""
     needs_training()
     from x2localizer.learn.bench_families import PRESETS, bench_families  # noqa: PLC0415 - torch takes seconds to load
 
@@ -95,10 +95,10 @@ def families(
     values: dict[str, object] = dict(found)
     if not as_json:
         values = {
-            name: f"{row['params_m']:.1f} M, {row['step_s']:.3g} s, {row['peak_gb']:.2g} GB"
+            name: f"{row['params_m']:.1f} M, {row['gflops_step']:.3g} GFLOP, {row['step_s']:.3g} s, {row['peak_gb']:.2g} GB"
             for name, row in found.items()
         }
-    show_values(f"one training step, batch {batch}: parameters, time, peak memory", values, as_json)
+    show_values(f"one training step, batch {batch}: parameters, work, time, peak memory", values, as_json)
 
 
 @app.command(epilog="Example: x2l bench loader --data data/gama --json")

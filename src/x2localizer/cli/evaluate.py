@@ -13,7 +13,10 @@ from x2localizer.errors import UserError
 
 
 def evaluate(
-    models: Annotated[list[str], typer.Argument(help="Training runs, checkpoints, bundles, or rankings files.")],
+    models: Annotated[
+        list[str],
+        typer.Argument(help="Training runs, checkpoints, bundles, or rankings files. A+B: regions by A, frames by B."),
+    ],
     data: Annotated[Path, typer.Option(help="A dataset.")],
     protocol: Annotated[
         Literal["coarse", "fine", "random-start", "long-range", "tracking", "faults", "streams", "compression"],

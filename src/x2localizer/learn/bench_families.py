@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
 from x2localizer.config import TrainSettings, load_config, preset_names
 from x2localizer.errors import ConfigError, nearest
@@ -60,16 +61,15 @@ def bench_families(
 
 
 def bench_family(preset: str, batch: int = 2, times: int = 1) -> Values:
-    """Parameters in millions, seconds of a step, and peak memory of the process in GB."""
+    """Parameters in millions, work and seconds of a step, and peak memory of the process in GB."""
     settings = load_config(TrainSettings, "train", preset)
+    gflops = gflops_of_a_sample(settings)
     torch.manual_seed(settings.seed)
     model = Model(settings.model, pretrained=False)
     nothing = cast(Any, None)  # the losses need no data
-    stage: Stage[Any]
-    if stages_of(settings)[0] == "image":
-        stage, data = image_stage(settings, nothing, nothing), _pairs(settings, batch)
-    else:
-        stage, data = full_stage(settings, nothing, nothing), _regions(settings, batch)
+    alone = stages_of(settings)[0] == "image"
+    stage: Stage[Any] = (image_stage if alone else full_stage)(settings, nothing, nothing)
+    data: PairBatch | RegionBatch = (_pairs if alone else _regions)(settings, batch)
     model.set_trainable(stage.trains)
     model.train()
     optimizer = build_optimizer(model, stage.settings)
@@ -82,10 +82,27 @@ def bench_family(preset: str, batch: int = 2, times: int = 1) -> Values:
         optimizer.step()
         spent.append(time.perf_counter() - start)
     return {
-        "stage": stage.name, "batch": batch, "params_m": sum(p.numel() for p in model.parameters()) / 1e6,
+        "stage": stage.name, "batch": batch, "gflops_step": batch * gflops,
+        "gflops_preset_step": stage.settings.batch * gflops, "params_m": sum(p.numel() for p in model.parameters()) / 1e6,
         "params_ground_m": sum(p.numel() for p in model.ground.parameters()) / 1e6, "step_s": min(spent),
         "peak_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, "loss": float(losses.total.detach()),
     }  # fmt: skip
+
+
+def gflops_of_a_sample(settings: TrainSettings) -> float:
+    """Billions of floating-point operations for one pair or video in a training step, without computing any of them."""
+    m = settings.model
+    with torch.device("meta"), FlopCounterMode(display=False) as counter:
+        model = Model(m, pretrained=False)
+        if stages_of(settings)[0] == "image":
+            pairs = _pairs(settings, 2)
+            codes = model.pairs(pairs.frames, pairs.tiles)
+        else:
+            data = _regions(settings, 2)
+            videos = model.prefixes(data.frames, [m.frames], poses=data.poses)[m.frames]
+            codes = videos.whole, model.regions(data.tiles).whole
+        torch.cat([part.flatten() for part in codes]).sum().backward()  # type: ignore[no-untyped-call]
+    return float(counter.get_total_flops()) / 2e9
 
 
 def _places(batch: int) -> Tensor:

@@ -19,7 +19,7 @@ TAU_SUM = 0.05
 def token_similarity(frames: Codes, tiles: Codes) -> Codes:
     """Each frame with each tile: (k, d) and (r, l, d) -> (r, k, l)."""
     r, per, d = tiles.shape
-    return np.ascontiguousarray((tiles.reshape(r * per, d) @ frames.T).reshape(r, per, -1).transpose(0, 2, 1))
+    return np.ascontiguousarray((tiles.reshape(r * per, d) @ frames.T).reshape(r, per, len(frames)).transpose(0, 2, 1))
 
 
 def soft_aggregate(values: Codes, temperature: float, axis: int) -> Codes:
