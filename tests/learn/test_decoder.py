@@ -137,8 +137,10 @@ def test_frames_are_localized_by_all_matchings(
 ) -> None:
     words = ["evaluate", str(tiny_bundle.root), "--protocol", "fine", "--data", str(tiny_dataset), "--split", "val"]
     words += ["--work", str(from_command_line / "work"), "--decoder", str(from_command_line / "decoder")]
-    run = CliRunner().invoke(app, [*words, "--out", str(tmp_path)])
+    run = CliRunner().invoke(app, [*words, "--out", str(tmp_path), "--budgets", "8,1,4"])
     assert run.exit_code == 0, (run.output, run.exception)
+    wrong = CliRunner().invoke(app, [*words, "--budgets", "1,two"])
+    assert "not a list of budgets" in str(wrong.exception)
     values = json.loads((tmp_path / "results.json").read_text())
     rows = values["rows"]
     page = page_text({"decoding": values})
@@ -147,6 +149,7 @@ def test_frames_are_localized_by_all_matchings(
     kinds = {(row["matching"], row["gallery"], row["budget"]) for row in rows}
     assert {("decoder", "gps", 1), ("decoder", "grid", 8), ("path", "grid", 8), ("frame", "gps", 4)} <= kinds
     assert not any(kind[:2] == ("path", "gps") for kind in kinds)
+    assert {row["budget"] for row in rows} == {1, 4, 8}
     for row in rows:  # all matchings see the same tiles
         same = [r for r in rows if all(r[key] == row[key] for key in ("gallery", "budget", "refresh"))]
         assert len({r["r_all"] for r in same}) == 1

@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from x2localizer.cli.common import DeviceOption, JsonOption, measured, progress_bar, say
-from x2localizer.errors import UserError
+from x2localizer.cli.common import DeviceOption, JsonOption, measured, progress_bar, say, split_words
+from x2localizer.errors import ConfigError, UserError
 
 
 def evaluate(
@@ -52,6 +52,9 @@ def evaluate(
         Literal["both", "start", "halfway"], typer.Option(help="faults: when they begin in a drive.")
     ] = "both",
     workers: Annotated[int, typer.Option(help="tracking, faults: processes.", min=1)] = 2,
+    budgets: Annotated[
+        str | None, typer.Option(help="coarse, fine: only these numbers of keyframes, such as 1,8; else 1,2,4,8.")
+    ] = None,
     decoder: Annotated[
         Path | None, typer.Option(help="fine, long-range: also match by this decoder; see x2l train-decoder.")
     ] = None,
@@ -98,7 +101,7 @@ def evaluate(
         )
     from x2localizer.datasets.dataset import open_dataset  # noqa: PLC0415
     from x2localizer.evaluate.entrants import entrants  # noqa: PLC0415
-    from x2localizer.evaluate.protocols import score_parts  # noqa: PLC0415
+    from x2localizer.evaluate.protocols import BUDGETS, score_parts  # noqa: PLC0415
     from x2localizer.evaluate.rankings import write_rankings  # noqa: PLC0415
     from x2localizer.evaluate.run import run_protocol  # noqa: PLC0415
 
@@ -109,6 +112,7 @@ def evaluate(
             gallery=gallery, tracked=tracked, keep_first=keep_first,
             foreign=None if foreign is None else open_dataset(foreign), arms=arms or (),
             foreign_arms=foreign_arms or (), most_rides=rides, workers=workers, onset=onset, decoder=decoder,
+            budgets=BUDGETS if budgets is None else _budgets(budgets),
         )  # fmt: skip
     values = measured({"protocol": protocol, "data": data.name, "split": split, **result.values})
     files = [] if out is None else result.save(out, values)
@@ -121,3 +125,11 @@ def evaluate(
     typer.echo(result.text)
     if files:
         say("\n  " + ", ".join(str(file) for file in files))
+
+
+def _budgets(text: str) -> tuple[int, ...]:
+    """Numbers of keyframes from '1,8'."""
+    words = split_words(text)
+    if not words or not all(word.isdigit() and int(word) > 0 for word in words):
+        raise ConfigError(f"'{text}' is not a list of budgets.", "Write numbers of keyframes, such as 1,8.")
+    return tuple(sorted({int(word) for word in words}))

@@ -156,9 +156,9 @@ def lessons_of(
     """
     from x2localizer.learn.train_decoder import Lesson  # noqa: PLC0415 - torch is heavy
 
-    videos = data.videos(split)
-    if clips is not None and clips < len(videos):
-        videos = [videos[i] for i in np.linspace(0, len(videos) - 1, clips).round().astype(int)]
+    every, videos = data.videos(split), None
+    if clips is not None and clips < len(every):
+        videos = [every[i] for i in np.linspace(0, len(every) - 1, clips).round().astype(int)]
     encoded = Embeddings(data, split, encoder, work, report, videos=videos)
     frames = [np.arange(a, b) for a, b in pairwise(encoded.first_frame)]
     parts = []

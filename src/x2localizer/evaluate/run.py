@@ -90,6 +90,7 @@ def run_protocol(
     workers: int = 2,
     decoder: Path | None = None,
     onset: Literal["both", "start", "halfway"] = "both",
+    budgets: Sequence[int] = protocols.BUDGETS,
 ) -> ProtocolResult:
     """Measure models on a dataset, side by side on the same videos and galleries.
 
@@ -102,6 +103,7 @@ def run_protocol(
     onset: of faults: when they begin in a drive.
     foreign, arms, foreign_arms, most_rides, workers: of tracking; see
         :func:`x2localizer.evaluate.tracking.run_tracking` and :func:`x2localizer.evaluate.tracked.arms_named`.
+    budgets: of the protocols coarse and fine: keyframes of a prefix.
     decoder: of the protocols fine and long-range: a temporal decoder's folder, for the model it was trained for.
     """
     chooser = None if decoder is None else open_decoder(decoder)
@@ -126,14 +128,19 @@ def run_protocol(
         return _compression(models, data, split, work, report)
     chosen = [replace(entrant, keep_first=keep_first) for model in models for entrant in entrants(model)]
     if protocol == "fine":
-        return _fine(chosen, data, split, work, report, chooser)
-    measure = {"coarse": _coarse, "random-start": _random_start, "streams": _streams}[protocol]
+        return _fine(chosen, data, split, work, report, chooser, budgets)
+    if protocol == "coarse":
+        return _coarse(chosen, data, split, work, report, budgets)
+    measure = {"random-start": _random_start, "streams": _streams}[protocol]
     return measure(chosen, data, split, work, report)
 
 
-def _coarse(chosen: list[Entrant], data: Dataset, split: str, work: Path, report: Progress) -> ProtocolResult:
-    rows, gallery = protocols.prefix_rows(chosen, data, split, work, report)
-    cells, claims = tables.prefix_cells(rows, gallery), tables.check_claims(rows)
+def _coarse(
+    chosen: list[Entrant], data: Dataset, split: str, work: Path, report: Progress, budgets: Sequence[int]
+) -> ProtocolResult:
+    rows, gallery = protocols.prefix_rows(chosen, data, split, work, report, budgets)
+    cells = tables.prefix_cells(rows, gallery)
+    claims = tables.check_claims(rows) if max(protocols.BUDGETS) in budgets else []  # some are about the full video
     videos = len(next(iter(rows[0].ranks.values())))
     values: dict[str, Any] = {
         "videos": videos, "gallery": gallery, "rows": tables.to_values(cells), "claims": tables.to_values(claims),
@@ -147,13 +154,14 @@ def _coarse(chosen: list[Entrant], data: Dataset, split: str, work: Path, report
 
 
 def _fine(
-    chosen: list[Entrant], data: Dataset, split: str, work: Path, report: Progress, decoder: TileDecoder | None
-) -> ProtocolResult:
+    chosen: list[Entrant], data: Dataset, split: str, work: Path, report: Progress, decoder: TileDecoder | None,
+    budgets: Sequence[int],
+) -> ProtocolResult:  # fmt: skip
     if decoder is not None and all(
         entrant.encoder is None or entrant.encoder.fingerprint != decoder.encoder for entrant in chosen
     ):
         raise UserError("The decoder was trained for none of these models.", "Name the bundle it was trained for.")
-    rows = protocols.fine_rows(chosen, data, split, work, report, decoder=decoder)
+    rows = protocols.fine_rows(chosen, data, split, work, report, decoder=decoder, budgets=budgets)
     cells = tables.fine_cells(rows)
     videos, frames = len(rows[0].gate), len(rows[0].found.ranks)
     text = f"{split}: {frames:,} frames of {videos:,} videos; 95% intervals by bootstrap over videos, seed 42\n\n"
