@@ -20,7 +20,7 @@ from x2localizer.localize.summary import Summary
 from x2localizer.localize.track.tracker import Tracker, TrackMap, movements_between, second_pass
 from x2localizer.odometry import CameraProfile, VisualOdometry, find_fov
 from x2localizer.odometry.record import scale_sd_of
-from x2localizer.search import Prior
+from x2localizer.search import Prior, SearchMode
 from x2localizer.sinks import TrackContext, TrackFolder
 from x2localizer.sinks.live import LiveSinks, open_sinks
 from x2localizer.sources.motion import MotionRecord, read_motion
@@ -76,6 +76,7 @@ def localize_video(
     formats: Sequence[str] | None = None,
     sinks: Sequence[str] = (),
     realtime: bool = False,
+    search: SearchMode = "auto",
     title: str | None = None,
     verify: Verify = "used",
     progress: Progress = lambda done_s, total_s: None,
@@ -97,6 +98,7 @@ def localize_video(
     sinks: addresses of other programs that get each fix as it comes, such as "nmea://127.0.0.1:10110"; see
         :mod:`x2localizer.sinks.live`.
     realtime: localize no faster than the video was filmed, for programs that expect a receiver.
+    search: how windows are searched: "exact", "approximate", or "auto": approximate where the gallery has an index.
     verify: how a gallery that is opened here is checked; see :func:`x2localizer.gallery.open_gallery`.
     """
     method = method or ("window" if isinstance(settings, LocalizeSettings) else "track")
@@ -108,7 +110,8 @@ def localize_video(
         run = _Run(context, formats, progress, handed_on)
         if isinstance(settings, LocalizeSettings) or method == "window":
             window = settings if isinstance(settings, LocalizeSettings) else None
-            result = run.by_windows(video, Localizer(opened, _tile_encoder(opened, encoder), window, prior=prior))
+            localizer = Localizer(opened, _tile_encoder(opened, encoder), window, prior=prior, search=search)
+            result = run.by_windows(video, localizer)
         else:
             settings = settings or TrackSettings()
             uses_tiles = opened.has_tiles and settings.use_tiles
@@ -122,7 +125,7 @@ def localize_video(
             else:
                 tracker = _recorded_tracker(track_map, made_by, settings, record)
                 follower = VideoFollower(tracker, record)
-            fall_back = None if made_by is None else lambda: Localizer(opened, made_by, prior=prior)
+            fall_back = None if made_by is None else lambda: Localizer(opened, made_by, prior=prior, search=search)
             result = run.by_tracking(video, follower, fall_back, live=live)
     return replace(result, undelivered=tuple(handed_on.notes()))
 

@@ -202,6 +202,66 @@ def search(
     show_values("search", values, as_json, notes)
 
 
+@app.command(epilog="Example: x2l bench scale --regions 1000000 --work scale --json")
+def scale(
+    regions: Annotated[int, typer.Option(min=100, help="Regions of the country, more or less.")] = 1_000_000,
+    bundle: Annotated[str, typer.Option(help="Whose codes; with eye there are eight for each tile.")] = "town",
+    queries: Annotated[int, typer.Option(min=1, help="Windows that are searched.")] = 200,
+    sample: Annotated[int, typer.Option(min=1, help="How many of them are searched exactly, too.")] = 25,
+    work: Annotated[Path, typer.Option(help="Folder for the country: 11 GB for a million regions.")] = Path("scale"),
+    curve: Annotated[Path | None, typer.Option(help="Measure 1,000, 10,000, ... regions as well, and draw it.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Approximate search in a synthetic country with the statistics of real codes. An interrupted run resumes."""
+    from x2localizer.search.approximate.bench import bench_scale, scale_curve  # noqa: PLC0415
+
+    with progress_bar("making codes", quiet=as_json) as bar:
+
+        def progress(what: str, done: int, total: int) -> None:
+            bar(done, total, what)
+
+        values = bench_scale(regions, work, bundle=bundle, queries=queries, sample=sample, progress=progress)
+        if curve is not None:
+            rows = scale_curve(regions, work, bundle=bundle, queries=queries, sample=sample, progress=progress)
+    if curve is not None:
+        from x2localizer.show.scale import save_scale_curve  # noqa: PLC0415
+
+        save_scale_curve(curve, rows)
+    notes = {
+        "p50_ms": "median time of a search of 8 frames; the target is 50",
+        "p99_ms": "its 99th percentile",
+        "cpu_p50_ms": "time of all cores together",
+        "same_top1_share": "of the sample, the same best region as the exact search; 0.99",
+        "same_top10_share": "of the ten best regions of the exact search; 0.95",
+        "memory_gb": "peak of the process that searches, pages of mapped files included; 8",
+        "open_s": "gallery and index; 10",
+        "build_s_per_million": "seconds to build the index, for a million regions",
+        "index_gb": "on disk, beside the gallery",
+    }
+    show_values("search in a country", values, as_json, notes)
+
+
+@app.command(epilog="Example: x2l bench indexes --regions 10000 --json")
+def indexes(
+    regions: Annotated[int, typer.Option(min=1000, help="Regions of the country, more or less.")] = 10_000,
+    queries: Annotated[int, typer.Option(min=1, help="Windows that are searched.")] = 20,
+    work: Annotated[Path, typer.Option(help="Folder for the country.")] = Path("scale"),
+    as_json: JsonOption = False,
+) -> None:
+    """Vector indexes on the same tiles: LanceDB's, FAISS and usearch where they are installed, and ours."""
+    import json  # noqa: PLC0415
+
+    from x2localizer.search.approximate.libraries import bench_indexes  # noqa: PLC0415
+
+    with progress_bar("making codes", quiet=as_json) as bar:
+        rows = bench_indexes(regions, work, queries, progress=lambda what, done, total: bar(done, total, what))
+    if as_json:
+        typer.echo(json.dumps(rows))
+        return
+    for row in rows:
+        show_values(str(row["index"]), {name: value for name, value in row.items() if name != "index"}, False)
+
+
 @app.command(epilog="Example: x2l bench localize --json")
 def localize(
     bundle: Annotated[str, typer.Option(help="A bundle: the name of a shipped one, or a folder.")] = RELEASED,

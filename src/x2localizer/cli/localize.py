@@ -56,6 +56,9 @@ def index(
         str | None,
         typer.Option(help="Encode on a Ray cluster: auto, its address, or local for processes of this machine."),
     ] = None,
+    approximate: Annotated[
+        bool, typer.Option("--approximate", help="Also build the index for approximate search, or bring it up to date.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Start even if it takes more than a day.")] = False,
     device: DeviceOption = "auto",
     info: Annotated[bool, typer.Option("--info", help="Only show what is in the gallery.")] = False,
@@ -77,15 +80,18 @@ def index(
 
       x2l index s3://bucket/state.vrt --out s3://bucket/state --ray auto
 
+      x2l index --approximate --out country-gallery
+
       x2l index --info --out city-gallery
     """
     from x2localizer.encoders import open_bundle  # noqa: PLC0415
     from x2localizer.gallery import index as build  # noqa: PLC0415
-    from x2localizer.gallery import index_roads  # noqa: PLC0415
+    from x2localizer.gallery import index_roads, open_gallery  # noqa: PLC0415
     from x2localizer.gallery.describe import describe  # noqa: PLC0415
+    from x2localizer.search.approximate import build_index, describe_index  # noqa: PLC0415
 
     if not info:
-        if not imagery and not roads:
+        if not imagery and not roads and not approximate:
             raise ConfigError("There is no imagery to index.", "Name a file: x2l index IMAGERY --out GALLERY")
 
         def before(name: str, estimate: Estimate) -> None:
@@ -102,9 +108,12 @@ def index(
                     stride=stride, replace=replace, allow_long=yes, ray=ray, access=access_of(network, allow_path),
                     announce=before, progress=progress,
                 )  # fmt: skip
-            else:
-                index_roads(roads or (), out, replace=replace, progress=progress)
-    show_values(f"gallery {out}", describe(out), as_json)
+            elif roads:
+                index_roads(roads, out, replace=replace, progress=progress)
+            if approximate:
+                begin_again = replace and not imagery and not roads
+                build_index(open_gallery(out), replace=begin_again, progress=progress)
+    show_values(f"gallery {out}", {**describe(out), **describe_index(out)}, as_json)
     if imagery and not info and not as_json:
         say(f"next: x2l localize VIDEO --gallery {out} --out track")
 
@@ -124,6 +133,9 @@ def localize(
     method: Annotated[
         str, typer.Option(help="track: follow odometry over the whole map. window: search the last keyframes (SWRL).")
     ] = "track",
+    search: Annotated[
+        str, typer.Option(help="With --method window: exact, approximate, or auto: approximate if there is an index.")
+    ] = "auto",
     odometry: Annotated[
         Path | None,
         typer.Option(help="Recorded motion (CSV, Parquet, KITTI, TUM, GoPro, ROS 2 bag) instead of the video's own."),
@@ -185,6 +197,8 @@ def localize(
         raise ConfigError("There is nothing to localize.", "Name a video, or recorded motion: --odometry FILE")
     if method not in ("track", "window"):
         raise ConfigError(f"There is no method '{method}'.", "Use --method track or --method window.")
+    if search not in ("auto", "exact", "approximate"):
+        raise ConfigError(f"There is no search '{search}'.", "Use --search auto, exact or approximate.")
     if method == "window" and odometry is not None:
         raise ConfigError("The method 'window' uses no odometry.", "Leave out --odometry, or use --method track.")
     track = None if truth is None else read_track(truth, offset_s=offset)
@@ -217,7 +231,8 @@ def localize(
                 video, gallery, bundle, out, from_overrides(tree, overrides or []),
                 method="track" if method == "track" else "window", odometry=record,
                 camera=camera, live=live, truth=track, prior=prior, formats=wanted,
-                sinks=sink or (), realtime=realtime, verify=verify_of(verify), progress=progress,
+                sinks=sink or (), realtime=realtime, search=search, verify=verify_of(verify),  # type: ignore[arg-type]
+                progress=progress,
             )  # fmt: skip
     if as_json:
         show_values(name, asdict(result.summary), as_json)

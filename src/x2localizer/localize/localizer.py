@@ -25,7 +25,7 @@ from x2localizer.localize.confidence import NEVER_SURE, Confidence, evidence_for
 from x2localizer.localize.decoding import DecodedBelief
 from x2localizer.localize.frames import FrameGate
 from x2localizer.localize.refresh import SearchMoment, policies
-from x2localizer.search import Prior, RankedRegions, Searcher
+from x2localizer.search import Prior, RankedRegions, Searcher, SearchMode, open_searcher
 from x2localizer.similarity import Query, similarities
 from x2localizer.types import Candidate, Codes, Fix, Frame, Image, Position, Region, View
 
@@ -71,6 +71,7 @@ class Localizer:
     settings: see :class:`x2localizer.config.LocalizeSettings`.
     prior: what is known in advance of where the camera is.
     searcher: one that is shared by several localizers of the same gallery and settings.
+    search: without a searcher: "exact", "approximate", or "auto": approximate where the gallery has an index.
     confidence: instead of the one that comes with the bundle.
     decoder: of the settings' matching "decoder"; by default the one in the bundle's folder.
     """
@@ -83,6 +84,7 @@ class Localizer:
         *,
         prior: Prior | None = None,
         searcher: Searcher | None = None,
+        search: SearchMode = "auto",
         confidence: Confidence | None = None,
         decoder: TileDecoder | None = None,
     ) -> None:
@@ -95,8 +97,8 @@ class Localizer:
                 f"This bundle cannot make what {self.settings.similarity} compares.",
                 "Choose another similarity, such as s_path for image codes or s_g for set codes.",
             )
-        self.searcher = searcher or Searcher.over(
-            gallery, self.settings.similarity, spacing_s=self.settings.keyframe_spacing_s,
+        self.searcher = searcher or open_searcher(
+            gallery, self.settings.similarity, search, spacing_s=self.settings.keyframe_spacing_s,
             motion=self.settings.motion, threads=encoder.threads,
         )  # fmt: skip
         if self.searcher.similarity.name != self.settings.similarity:

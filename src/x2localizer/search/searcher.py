@@ -130,7 +130,7 @@ class Searcher:
         headings = self.codes.headings
         valid = None if s_tok.shape[2] != held.shape[1] * headings or held.all() else held
         wholes = None if query.whole is None else self.codes.wholes(rows)
-        s_g = None if wholes is None else np.asarray(wholes @ query.whole, np.float32)
+        s_g = None if wholes is None or query.whole is None else np.asarray(wholes @ query.whole, np.float32)
         return Compared(s_tok, s_g, valid, self.temperature, self.reach, headings)
 
     # Fast ------------------------------------------------------------------------------------------------------------

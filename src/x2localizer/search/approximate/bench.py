@@ -18,17 +18,17 @@ from typing import Any
 
 import numpy as np
 
+from x2localizer.config import MotionSettings
 from x2localizer.encoders import open_bundle
 from x2localizer.errors import UserError
 from x2localizer.files import write_text
-from x2localizer.gallery import Gallery, open_gallery
+from x2localizer.gallery import Gallery
 from x2localizer.gallery.manifest import GalleryManifest
 from x2localizer.search.approximate.build import build_index
 from x2localizer.search.approximate.parts import save_array
 from x2localizer.search.approximate.reference import exact_best
 from x2localizer.search.approximate.synthetic import draw_windows, fit_statistics, make_country
 from x2localizer.search.searcher import Searcher, reach_between
-from x2localizer.config import MotionSettings
 from x2localizer.similarity import Query
 from x2localizer.types import Codes
 
@@ -59,7 +59,8 @@ for query in windows:
     cpu.append(1000 * (time.process_time() - busy))
     rows.append(ranked.rows.tolist())
     scores.append(ranked.scores.tolist())
-print(json.dumps({"open_s": open_s, "ms": spent, "cpu_ms": cpu, "rows": rows, "scores": scores, "memory_gb": peak_gb()}))
+times = {"open_s": open_s, "ms": spent, "cpu_ms": cpu}
+print(json.dumps({**times, "rows": rows, "scores": scores, "memory_gb": peak_gb()}))
 """
 Progress = Callable[[str, int, int], None]
 
@@ -72,7 +73,7 @@ def bench_scale(
     work.mkdir(parents=True, exist_ok=True)
     encoder = open_bundle(bundle)
     statistics = fit_statistics(encoder, work)
-    side = max(1, round(math.sqrt(regions)) - 2)  # at the borders regions count of which half is there
+    side = country_side(regions)
     folder = work / f"country-{bundle}-{side}"
     spec = encoder.spec
     manifest = GalleryManifest(encoder.fingerprint, 19, spec.region_tiles, 3, spec.dim, headings=spec.headings)
@@ -97,6 +98,11 @@ def bench_scale(
         "gallery_gb": (everything - index_bytes) / 1e9, "headings": spec.headings, "queries": queries,
         "sample": len(exact),
     }  # fmt: skip
+
+
+def country_side(regions: int) -> int:
+    """Regions along the side of a country of so many; at its borders, regions count of which half is there."""
+    return max(1, round(math.sqrt(regions)) - 2)
 
 
 def _build(gallery: Gallery, progress: Progress) -> float:
@@ -134,3 +140,21 @@ def _search(gallery: Path, windows: Path, mode: str) -> dict[str, Any]:
         raise UserError(f"The search failed: {done.stderr.strip()[-300:]}", "Check that the package is installed.")
     values: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return values
+
+
+def scale_curve(
+    most: int, work: Path, *, bundle: str = "town", queries: int = 200, sample: int = 20,
+    progress: Progress = lambda what, done, total: None,
+) -> list[dict[str, object]]:  # fmt: skip
+    """Measurements from 1,000 regions to the most, ten times as many each; with those of the exact search in memory."""
+    rows = []
+    regions = 1000
+    while regions <= most:
+        values = bench_scale(regions, work, bundle=bundle, queries=queries, sample=sample, progress=progress)
+        if regions <= IN_MEMORY:
+            side = country_side(regions)
+            exact = _search(work / f"country-{bundle}-{side}", work / "windows.npy", "exact")
+            values |= {"exact_p50_ms": float(np.percentile(exact["ms"], 50)), "exact_memory_gb": exact["memory_gb"]}
+        rows.append(values)
+        regions *= 10
+    return rows

@@ -15,7 +15,14 @@ from x2localizer.gallery.store import Gallery, TileBlock, place_id, require_tile
 from x2localizer.search.approximate.cells import CellGrid
 from x2localizer.search.approximate.codebooks import Codebooks
 from x2localizer.search.approximate.lists import Lists
-from x2localizer.search.approximate.manifest import IndexManifest, command, has_index, index_folder, read_manifest, state_of
+from x2localizer.search.approximate.manifest import (
+    IndexManifest,
+    command,
+    has_index,
+    index_folder,
+    read_manifest,
+    state_of,
+)
 from x2localizer.search.approximate.parts import PartFiles
 from x2localizer.types import Codes, Ints
 
@@ -45,6 +52,11 @@ def build_index(
         if not replace and _is_current(gallery):
             return read_manifest(gallery)
         sources = gallery.block_sources()
+        if not sources:
+            raise GalleryError(
+                f"The gallery {gallery.address} has no tiles.",
+                f"Add imagery: x2l index IMAGERY --out {gallery.address}",
+            )
         name, books = _codebooks(gallery, folder, sorted(sources), replace)
         files = PartFiles(folder, name, gallery.manifest.headings, books.basis.shape[1])
         _encode_missing(gallery, files, books, sources, progress)
@@ -81,7 +93,8 @@ def _codebooks(gallery: Gallery, folder: Path, ids: list[int], replace: bool) ->
             return there[-1].stem.removeprefix("books-"), Codebooks.load(there[-1])
         except (OSError, ValueError, KeyError) as problem:
             raise GalleryError(
-                f"The approximate index of {gallery.address} is damaged.", f"Build it again: {command(gallery)} --replace"
+                f"The approximate index of {gallery.address} is damaged.",
+                f"Build it again: {command(gallery)} --replace",
             ) from problem
     books = Codebooks.train(_sample(gallery, ids))
     name = f"{_made_by(gallery)}-{secrets.token_hex(3)}"

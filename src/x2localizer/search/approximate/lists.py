@@ -44,9 +44,7 @@ class Lists:
             found.append(np.unique(cells))
         ids = np.unique(np.concatenate(found))
         offsets = np.concatenate([[0], np.cumsum(counts)])
-        out = Lists(
-            offsets, np.empty(offsets[-1], np.uint32), np.empty((offsets[-1], LEVELS - 2), np.uint8), ids
-        )
+        out = Lists(offsets, np.empty(offsets[-1], np.uint32), np.empty((offsets[-1], LEVELS - 2), np.uint8), ids)
         following = offsets[:-1].copy()
         for part, own in _with_live(files, live):
             entries, cells = _codes(part, own, grid, files.headings)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from x2localizer.errors import GalleryError
 from x2localizer.files import write_text
+from x2localizer.gallery.open import open_any
 from x2localizer.gallery.store import Gallery
 
 FORMAT = 1
@@ -101,3 +102,15 @@ def damaged(gallery: Gallery) -> GalleryError:
 def command(gallery: Gallery) -> str:
     """The command that builds the index, or brings it up to date."""
     return f"x2l index --approximate --out {gallery.address}"
+
+
+def describe_index(address: str) -> dict[str, object]:
+    """The index of a gallery for people; nothing if there is none."""
+    gallery = open_any(address)
+    if not has_index(gallery):
+        return {}
+    try:
+        manifest = read_manifest(gallery)
+    except GalleryError as problem:
+        return {"approximate index": str(problem)}
+    return {"approximate index": f"current, {manifest.codes:,} codes in {manifest.blocks:,} blocks"}

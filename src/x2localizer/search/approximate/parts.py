@@ -17,8 +17,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from x2localizer.files import atomic_path
 from x2localizer.gallery.store import TileBlock, place_id
@@ -127,7 +129,7 @@ def _in_batches(blocks: Iterable[TileBlock]) -> Iterator[list[TileBlock]]:
         yield some
 
 
-def save_array(path: Path, array: np.ndarray) -> None:  # type: ignore[type-arg]
+def save_array(path: Path, array: npt.NDArray[Any]) -> None:
     """Write an array atomically."""
     with atomic_path(path) as target, target.open("wb") as file:
         np.save(file, array, allow_pickle=False)

@@ -64,7 +64,9 @@ def exact_best(
                     floor[w] = max(floor[w], found[w][-1][0] - 1e-5)
         progress(number + 1, len(starts))
     return [
-        ExactRegions(np.array([-row for _, row in best]), np.array([score for score, _ in best], np.float32), int(count))
+        ExactRegions(
+            np.array([-row for _, row in best]), np.array([score for score, _ in best], np.float32), int(count)
+        )
         for best, count in zip(found, compared, strict=True)
     ]
 

@@ -7,7 +7,6 @@ in. Both are drawn again for as large an area as is asked for.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,6 @@ import numpy.typing as npt
 from x2localizer import geo
 from x2localizer.config import TownSettings
 from x2localizer.encoders import Bundle
-from x2localizer.errors import UserError
 from x2localizer.files import atomic_path
 from x2localizer.gallery import Gallery, index
 from x2localizer.gallery.grid import BLOCK, HALVES
@@ -95,20 +93,26 @@ def fit_statistics(bundle: Bundle, work: Path, towns: int = 2, seed: int = 9000)
         grids.append(grid)
         pairs += list(_pairs(town, bundle, grid, corner))
     side = min(min(grid.shape[:2]) for grid in grids)
-    statistics = _fitted(np.stack([grid[:side, :side] for grid in grids]), *(np.concatenate(p) for p in zip(*pairs)))
+    statistics = _fitted(np.stack([grid[:side, :side] for grid in grids]), *_joined(pairs))
     statistics.save(path)
     return statistics
+
+
+def _joined(pairs: list[tuple[Codes, Codes]]) -> tuple[Codes, Codes]:
+    return np.concatenate([frames for frames, _ in pairs]), np.concatenate([tiles for _, tiles in pairs])
 
 
 def _grid(gallery: Gallery) -> tuple[Codes, tuple[int, int]]:
     """The largest square of tiles with data at the middle of a gallery, (side, side, h, d), and its north-west tile."""
     blocks = list(gallery.tile_blocks())
     x0, y0 = min(block.x for block in blocks), min(block.y for block in blocks)
-    rows, columns = (2 * (max(at) - first) + HALVES for at, first in (([b.y for b in blocks], y0), ([b.x for b in blocks], x0)))
+    rows = 2 * (max(block.y for block in blocks) - y0) + HALVES
+    columns = 2 * (max(block.x for block in blocks) - x0) + HALVES
     codes = np.zeros((rows, columns, *blocks[0].codes.shape[2:]), np.float32)
     valid = np.zeros((rows, columns), np.bool_)
     for block in blocks:
-        place = np.s_[2 * (block.y - y0) : 2 * (block.y - y0) + HALVES, 2 * (block.x - x0) : 2 * (block.x - x0) + HALVES]
+        down, across = 2 * (block.y - y0), 2 * (block.x - x0)
+        place = np.s_[down : down + HALVES, across : across + HALVES]
         codes[place], valid[place] = block.codes, block.valid
     held = np.linalg.norm(codes, axis=-1).min(-1) > 0.5  # a camera that looks out of the imagery has no code
     inside = np.argwhere(valid & held)
@@ -142,7 +146,7 @@ def _fitted(grids: Codes, frames: Codes, tiles: Codes) -> CodeStatistics:
     towns, side, _, h, d = grids.shape
     flat = grids.reshape(-1, h * d)
     mean, basis = principal(flat, most=TILE_DIRECTIONS)
-    points = (flat - mean) @ basis
+    points = np.asarray((flat - mean) @ basis, np.float32)
     centres = kmeans(points, KINDS, np.random.default_rng(0))
     kinds = nearest(points, centres)
     factors, within = [], np.zeros_like(points)
@@ -232,7 +236,7 @@ def _kinds(statistics: CodeStatistics, row: int, width: int, seed: int) -> Ints:
     for number, start in enumerate(range(0, width, piece)):
         rng = np.random.default_rng((seed, row * HALVES // piece, number, 7))
         layout = statistics.layout[rng.integers(towns), :piece, :piece]
-        layout = np.rot90(layout, rng.integers(4))
+        layout = np.rot90(layout, int(rng.integers(4)))
         layout = layout.T if rng.integers(2) else layout
         first = row * HALVES % piece
         wide = min(piece, width - start)
@@ -270,5 +274,6 @@ def _window(
         turn = round(way / (2 * np.pi) * block.codes.shape[2]) % block.codes.shape[2]
         codes.append(block.codes[int(y) % HALVES, int(x) % HALVES, turn])
     inputs = np.c_[np.ones(frames, np.float32), np.stack(codes) @ statistics.frame_basis]
-    drawn = inputs @ statistics.frame_map + rng.standard_normal((frames, len(statistics.frame_noise))) @ statistics.frame_noise
+    noise = rng.standard_normal((frames, len(statistics.frame_noise))) @ statistics.frame_noise
+    drawn = inputs @ statistics.frame_map + noise
     return np.asarray(drawn / np.linalg.norm(drawn, axis=1, keepdims=True), np.float32)

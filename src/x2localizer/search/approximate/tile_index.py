@@ -63,7 +63,11 @@ class TileIndex:
             self._small = np.asarray(files.codes(len(places)))  # a plain view of the mapped file, for kernels
         except (OSError, ValueError, KeyError, IndexError) as problem:
             raise damaged(gallery) from problem
-        if len(self._valid) != len(places) or len(places) < self.manifest.blocks or len(self._lists.cells) != self.manifest.codes:
+        if (
+            len(self._valid) != len(places)
+            or len(places) < self.manifest.blocks
+            or len(self._lists.cells) != self.manifest.codes
+        ):
             raise damaged(gallery)
         self._ids, rows = np.unique(places[::-1, 0], return_index=True)  # the last row of each block counts
         self._rows = len(places) - 1 - rows
@@ -130,7 +134,10 @@ class TileIndex:
         return _SmallQuery(packed, packed.step.astype(np.float32), np.asarray(frames @ books.mean, np.float32))
 
     def _products(self, query: _SmallQuery, rows: Ints) -> tuple[Int32, Bools]:
-        """Products of frames with the tiles of some regions, (m, l h, k), too large by ``zero``, and which tiles hold data, (m, l)."""
+        """Products of frames with the tiles of some regions, (m, l h, k), and which tiles hold data, (m, l).
+
+        Products are too large by ``zero``.
+        """
         table = self.table
         x, y, per = table.x[rows], table.y[rows], (2 * table.n - 1) ** 2
         row_of = find(blocks_around(x, y, table.n, table.zoom), self._ids)
@@ -146,4 +153,3 @@ class TileIndex:
         """Do some work by parts, from a first to a last number, in all threads."""
         ends = [int(end) for end in np.linspace(0, count, self._threads + 1)]
         list(self._pool.map(work, ends[:-1], ends[1:]))
-
