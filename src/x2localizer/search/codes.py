@@ -105,7 +105,7 @@ class StoredCodes(ABC):
     @property
     def tiles(self) -> int:
         """Tiles of each region, l."""
-        return self.valid.shape[1]
+        return int(self.valid.shape[1])
 
     def held(self, rows: Ints) -> Bools:
         """Which tiles of some regions hold data, (m, l)."""

@@ -30,7 +30,7 @@ from x2localizer.search.approximate.reference import exact_best
 from x2localizer.search.approximate.synthetic import draw_windows, fit_statistics, make_country
 from x2localizer.search.searcher import Searcher, reach_between
 from x2localizer.similarity import Query
-from x2localizer.types import Codes
+from x2localizer.types import Codes, Floats, Ints
 
 IN_MEMORY = 30_000
 """Regions up to which the exact search keeps all tiles in memory; above, it reads them once for all windows."""
@@ -84,7 +84,7 @@ def bench_scale(
     measured = _search(folder, work / "windows.npy", "approximate")
     found = [np.array(rows) for rows in measured["rows"]]
     least = np.array([scores[-1] for scores in measured["scores"][:sample]])
-    exact = _exact(gallery, windows[:sample], least, progress)
+    exact = exact_answers(gallery, windows[:sample], progress, least)
     same = [len(set(a.tolist()) & set(b.tolist())) / max(1, len(b)) for a, b in zip(found, exact, strict=False)]
     count = len(gallery.regions)
     index_bytes = sum(path.stat().st_size for path in (folder / "approximate").iterdir())
@@ -119,15 +119,22 @@ def _build(gallery: Gallery, progress: Progress) -> float:
     return float(json.loads(path.read_text(encoding="utf-8")))
 
 
-def _exact(gallery: Gallery, windows: list[Codes], least: Any, progress: Progress) -> list[Any]:
-    if len(gallery.regions) <= IN_MEMORY or gallery.manifest.headings > 1:
-        searcher = Searcher.over(gallery, memory_mb=3000)
-        return [searcher.search(Query(window)).rows for window in windows]
-    reach = reach_between(gallery.regions, MotionSettings(), 5.0)
-    best = exact_best(
-        gallery, windows, reach, least=least, progress=lambda done, total: progress("exact search", done, total)
-    )
-    return [one.rows for one in best]
+def exact_answers(gallery: Gallery, windows: list[Codes], progress: Progress, least: Floats | None = None) -> Ints:
+    """The ten best regions of each window by the exact search, (windows, 10); worked out once and kept."""
+    path = Path(gallery.address) / f"exact-{len(windows)}.npy"
+    if not path.is_file():
+        if len(gallery.regions) <= IN_MEMORY or gallery.manifest.headings > 1:
+            searcher = Searcher.over(gallery, memory_mb=3000)
+            rows = [searcher.search(Query(window)).rows for window in windows]
+        else:
+            reach = reach_between(gallery.regions, MotionSettings(), 5.0)
+            best = exact_best(
+                gallery, windows, reach, least=least, progress=lambda done, total: progress("exact search", done, total)
+            )
+            rows = [one.rows for one in best]
+        save_array(path, np.stack(rows))
+    answers: Ints = np.load(path, allow_pickle=False)
+    return answers
 
 
 def _search(gallery: Path, windows: Path, mode: str) -> dict[str, Any]:

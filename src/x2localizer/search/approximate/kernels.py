@@ -107,7 +107,7 @@ def vote(
                     value = np.uint8(min(np.float32(255.0), 1 + (s - floor) * scale))
                     cell = list_cells[i]
                     best[cell] = max(best[cell], value)
-    return np.float32(1.0) / scale
+    return float(np.float32(1.0) / scale)
 
 
 @compiled

@@ -76,6 +76,10 @@ class TileIndex:
         self._threads = threads or os.cpu_count() or 1
         self._pool = ThreadPoolExecutor(self._threads)
 
+    def close(self) -> None:
+        """End the threads."""
+        self._pool.shutdown()
+
     def candidates(self, frames: Codes, allowed: Bools | None = None, most: int | None = None) -> Ints:
         """The regions with the most votes of some frames, (k, d), in order of their rows."""
         rows = np.arange(len(self.table)) if allowed is None else np.flatnonzero(allowed)
