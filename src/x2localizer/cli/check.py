@@ -8,10 +8,7 @@ from typing import Annotated
 import typer
 
 from x2localizer.cli.common import JsonOption, progress_bar, say
-from x2localizer.datasets.check import check_dataset
 from x2localizer.errors import UserError
-from x2localizer.show.dataset import dataset_sheet
-from x2localizer.show.pictures import save_picture
 
 
 def check(
@@ -24,6 +21,8 @@ def check(
 
     Exits with 1 if something is wrong. Example: x2l check data/quick
     """
+    from x2localizer.datasets.check import check_dataset  # noqa: PLC0415 - heavy, and not needed for --help
+
     with progress_bar("checking") as progress:
         report = check_dataset(data, full=full, progress=progress)
     if as_json:
@@ -38,6 +37,9 @@ def check(
 
 def _draw_samples(data: Path, target: Path) -> None:
     """Draw a sheet of samples if possible; does not affect the result of the check."""
+    from x2localizer.show.dataset import dataset_sheet  # noqa: PLC0415
+    from x2localizer.show.pictures import save_picture  # noqa: PLC0415
+
     try:
         picture = dataset_sheet(data)
         if picture is not None:

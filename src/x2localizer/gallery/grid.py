@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from x2localizer.sources.imagery import Imagery
+if TYPE_CHECKING:  # reading imagery is heavy
+    from x2localizer.sources.imagery import Imagery
 
 BLOCK = 8
 """Tiles along the side of a block."""

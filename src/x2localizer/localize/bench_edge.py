@@ -74,7 +74,19 @@ def _localize(video: Path, gallery: Path, bundle: Path, out: Path) -> dict[str, 
     """One run of the command: its memory, and wall and CPU time until the first fix is in the file of fixes."""
     fixes = out / "fixes.jsonl"
     fixes.unlink(missing_ok=True)
-    words = ["localize", video, "--gallery", gallery, "--bundle", bundle, "--out", out, "--live", "--formats", "gpx"]
+    words = [
+        "localize",
+        video,
+        "--gallery",
+        gallery,
+        "--bundle",
+        bundle,
+        "--out",
+        out,
+        "--live",
+        "--formats",
+        "jsonl,gpx",
+    ]
     start = time.perf_counter()
     process = subprocess.Popen(
         [sys.executable, "-c", RUN, *map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
