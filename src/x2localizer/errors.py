@@ -84,6 +84,18 @@ class GalleryError(UserError):
     """A gallery that is missing, incomplete, damaged, or built with another bundle."""
 
 
+_OF_MEMORY = (
+    "bad_alloc", "bad allocation", "failed to allocate", "failed to map segment", "cannot allocate memory",
+    "can't start new thread", "pthread_create",
+)  # fmt: skip
+
+
+def lacks_memory(problem: BaseException) -> bool:
+    """Whether an error of a library says that memory has run out; few of them raise a MemoryError."""
+    said = str(problem).lower()
+    return isinstance(problem, MemoryError) or any(words in said for words in _OF_MEMORY)
+
+
 def nearest(name: str, valid: Iterable[str]) -> str:
     """A remedy for a wrong name: the most similar valid name, or the list of them all."""
     names = sorted(valid)

@@ -27,10 +27,14 @@ from x2localizer.cli import (
     serve,
     town,
 )
-from x2localizer.errors import UserError
+from x2localizer.errors import UserError, lacks_memory
 
 INTERRUPTED = 130
 """The exit code of Ctrl-C; typer turns the interrupt into it."""
+
+OUT_OF_MEMORY = (
+    b"error: There is not enough memory.\n  next: Close other programs, or try smaller sizes or fewer --workers.\n"
+)
 
 app = typer.Typer(
     help="Where is the camera? Cross-view video geo-localization, without GPS.\n\n"
@@ -99,12 +103,22 @@ def main() -> None:
         where = "" if problem.filename is None else f": {problem.filename}"
         _fail(f"{problem.strerror or problem}{where}.", "Check the disk and the path.", 2)
     except MemoryError:
-        _fail("There is not enough memory.", "Close other programs, or try smaller sizes or fewer --workers.", 2)
+        _fail_without_memory()
     except Exception as problem:
+        if lacks_memory(problem):
+            _fail_without_memory()
         if hasattr(problem, "show") and hasattr(problem, "exit_code"):  # a wrong option explains itself
             problem.show()
             sys.exit(problem.exit_code)
         _fail(f"Unexpected {type(problem).__name__}: {problem}", "This is a bug; x2l --debug ... shows where.", 1)
+
+
+def _fail_without_memory() -> None:
+    """Say so by bytes that are there already: what formats text may be what there is no memory for."""
+    if os.environ.get("X2L_DEBUG"):
+        raise  # noqa: PLE0704 - called from the handlers above
+    os.write(2, OUT_OF_MEMORY)
+    sys.exit(2)
 
 
 def _fail(what: str, remedy: str, code: int) -> None:

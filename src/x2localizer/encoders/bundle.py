@@ -34,7 +34,7 @@ from x2localizer.config import RELEASED, ModelSettings, validate
 from x2localizer.encoders.area import encode_tile_by_tile
 from x2localizer.encoders.device import CPU, Device, choose_device
 from x2localizer.encoders.protocol import PARTS, Capabilities, EncoderSpec, Part, SetCodes
-from x2localizer.errors import BundleError, DeviceError
+from x2localizer.errors import BundleError, DeviceError, lacks_memory
 from x2localizer.types import Bools, Codes, Floats, Image, Images
 
 FORMAT = 1
@@ -140,9 +140,11 @@ class Bundle:
             with self._turn if self.device.one_at_a_time else nullcontext():
                 out: list[Codes] = self._sessions[graph].run(None, inputs)
         except Exception as problem:  # ONNX Runtime has an error class for every occasion
+            if lacks_memory(problem):
+                raise MemoryError(str(problem)) from problem
             raise BundleError(
                 f"{self.root / graph}.onnx cannot be run: {str(problem).splitlines()[0][:160]}",
-                "Export the bundle again; if memory was short, use fewer frames at once.",
+                "Export the bundle again.",
             ) from problem
         return out
 
@@ -157,6 +159,8 @@ class Bundle:
         try:
             session = ort.InferenceSession(self.root / f"{name}.onnx", options, providers=providers)
         except Exception as problem:  # ONNX Runtime has an error class for every occasion
+            if lacks_memory(problem):
+                raise MemoryError(str(problem)) from problem
             raise BundleError(
                 f"{self.root / name}.onnx is missing or damaged, or does not run on {self.device}.",
                 "Try --device cpu; if that fails, export the bundle again.",
