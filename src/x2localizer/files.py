@@ -1,25 +1,30 @@
-"""Atomic writes and locks: a crash leaves the old file or the new file, never half of either."""
+"""Atomic writes and locks: a crash leaves the old file or the new file, never half of either. And bounded reads."""
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from x2localizer.errors import UserError
 
+fcntl: Any
 try:
     import fcntl
 except ImportError:  # Windows has no such locks: there, nothing stops a second writer
-    fcntl = None  # type: ignore[assignment]
+    fcntl = None
 
 LOCK = ".lock"
 TEMPORARY = "-writing-"
 """Part of the name of every unfinished file."""
+MOST_JSON_BYTES = 64 << 20
+DEEPEST_JSON = 32
+"""Limits on files of settings and manifests; the deepest of ours has eight levels."""
 
 
 @contextmanager
@@ -77,6 +82,9 @@ def only_writer(folder: Path) -> Iterator[None]:
 
 def _locked(folder: Path) -> IO[str]:
     """The lock file of a folder, open and locked."""
+    if fcntl is None:
+        folder.mkdir(parents=True, exist_ok=True)
+        return (folder / LOCK).open("w")
     flags = os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0)
     while True:
         try:
@@ -84,8 +92,6 @@ def _locked(folder: Path) -> IO[str]:
             lock = os.fdopen(os.open(folder / LOCK, flags, 0o644), "r+")
         except OSError as problem:
             raise cannot_write(folder, problem) from problem
-        if fcntl is None:
-            return lock
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as problem:
@@ -119,6 +125,40 @@ def write_bytes(target: Path, data: bytes) -> None:
     """Write a binary file atomically."""
     with atomic_path(target) as path:
         path.write_bytes(data)
+
+
+def read_bounded(path: Path, most_bytes: int) -> str:
+    """The text of a small file in UTF-8; a larger one is a ValueError, before anything is parsed."""
+    if path.stat().st_size > most_bytes:
+        raise ValueError(f"{path} is larger than {most_bytes:,} bytes")
+    with path.open("rb") as file:
+        data = file.read(most_bytes + 1)  # a device has no size
+    if len(data) > most_bytes:
+        raise ValueError(f"{path} is larger than {most_bytes:,} bytes")
+    return data.decode("utf-8")
+
+
+def read_json(path: Path, most_bytes: int = MOST_JSON_BYTES) -> Any:
+    """What a JSON file holds; one that is too large, too deep or no JSON is a ValueError."""
+    return parse_json(read_bounded(path, most_bytes))
+
+
+def parse_json(text: str) -> Any:
+    """What JSON text holds; text that is nested deeper than any file of ours is a ValueError."""
+    try:
+        values = json.loads(text)
+    except RecursionError as problem:
+        raise ValueError("it is nested too deep") from problem
+    level = [values]
+    for _ in range(DEEPEST_JSON):
+        level = [item for branch in level for item in _below(branch)]
+        if not level:
+            return values
+    raise ValueError("it is nested too deep")
+
+
+def _below(branch: Any) -> Iterable[Any]:
+    return branch.values() if isinstance(branch, dict) else branch if isinstance(branch, list) else ()
 
 
 def cannot_write(target: Path, problem: OSError) -> UserError:

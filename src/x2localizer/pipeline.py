@@ -35,6 +35,9 @@ Progress = Callable[[float, float | None], None]
 """Called with the seconds done, and their total if it is known."""
 MOTION_STEP_S = 0.1
 """Steps in which recorded motion is handed on to other programs between two fixes."""
+PORTRAIT = (
+    "The video is in portrait: its frames are squeezed to a landscape shape. Film in landscape for better results."
+)
 FELL_BACK = "The camera's movement cannot be measured in this video, so it was localized by windows of keyframes."
 
 
@@ -49,6 +52,7 @@ class LocalizedVideo:
     method: that was used.
     note: why it is not the one that was asked for.
     undelivered: what sinks could not hand on to other programs, in words.
+    advice: what would give better results, in words.
     """
 
     fixes: tuple[Fix, ...]
@@ -58,6 +62,7 @@ class LocalizedVideo:
     method: Method = "track"
     note: str | None = None
     undelivered: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()
 
 
 def localize_video(
@@ -208,7 +213,8 @@ class _Run:
             self.handed_on.start(source.info.start_time)
             with TrackFolder(self.context, self.formats) as folder:
                 self._localize(folder, localizer, source, source.info)
-        return _result(folder, localizer.confidence.calibrated, "window", str(video))
+        result = _result(folder, localizer.confidence.calibrated, "window", str(video))
+        return replace(result, advice=_advice(source.info))
 
     def by_tracking(
         self, video: str | Path, follower: VideoFollower, fall_back: Callable[[], Localizer] | None, *, live: bool
@@ -240,8 +246,10 @@ class _Run:
                     if tracker.keeps_steps:
                         folder.smooth(_smoothed(tracker, context.fixes))
         if context.odometry is None:
-            return _result(folder, calibrated, "window", str(video), FELL_BACK)
-        return _result(folder, calibrated, "track", str(video))
+            result = _result(folder, calibrated, "window", str(video), FELL_BACK)
+        else:
+            result = _result(folder, calibrated, "track", str(video))
+        return replace(result, advice=_advice(info))
 
     def _localize(self, folder: TrackFolder, localizer: Localizer, frames: Iterable[Frame], info: VideoInfo) -> None:
         for frame in frames:
@@ -293,6 +301,10 @@ def _recorded_tracker(
     track_map: TrackMap, encoder: Encoder | None, settings: TrackSettings, record: MotionRecord
 ) -> Tracker:
     return Tracker(track_map, encoder, settings, scale_sd=record.scale_sd, bias_sd_deg_s=record.bias_sd_deg_s)
+
+
+def _advice(info: VideoInfo) -> tuple[str, ...]:
+    return (PORTRAIT,) if info.height > info.width else ()
 
 
 def _check_overlap(record: MotionRecord, duration_s: float) -> None:

@@ -26,7 +26,7 @@ def test_every_way_to_run_out_of_memory_is_named(
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code == 2
-    assert "Out of memory." in capfd.readouterr().err
+    assert "There is not enough memory." in capfd.readouterr().err
 
 
 def test_other_errors_are_not_taken_for_it() -> None:

@@ -117,7 +117,8 @@ def test_a_lock_that_its_owner_just_removed_counts_for_nothing(tmp_path: Path, m
     """Between opening and locking the file, its owner may finish and remove it."""
     import fcntl
 
-    plain, calls = fcntl.flock, []
+    plain = fcntl.flock
+    calls: list[int] = []
 
     def late(file: IO[str], how: int) -> None:
         if not calls:

@@ -59,7 +59,8 @@ def inspect_file(path: str, picture: Path | None, spacing: float, access: Access
         if picture is not None:
             say(f"picture: {picture}")
         return
-    raise problems[0]
+    # Of a table that is neither, the reader that knows its columns says what is wrong with it.
+    raise next((problem for problem in problems if "has no column" not in problem.what), problems[0])
 
 
 def _video(path: str, picture: Path | None, spacing: float) -> Values:

@@ -240,8 +240,9 @@ def localize(
     show_rows(name, result.summary.to_rows())
     if seen is not None:
         say(f"field of view: {seen}")
-    if result.note is not None:
-        say(result.note)
+    for note in (result.note, *result.advice):
+        if note is not None:
+            say(note)
     if not result.calibrated:
         say(_why_never_sure(bundle, overrides))
     if track is not None and not result.summary.with_truth:

@@ -12,7 +12,11 @@ from pydantic import ValidationError
 
 from x2localizer.config.base import Settings
 from x2localizer.errors import ConfigError, nearest
+from x2localizer.files import read_bounded
 
+MOST_BYTES = 1 << 20
+DEEPEST = 8
+"""Limits on files of settings and on keys; ours have two levels."""
 Tree = TypeVar("Tree", bound=Settings)
 
 
@@ -50,8 +54,8 @@ def _read_preset(family: str, preset: str | Path) -> dict[str, Any]:
     path = Path(preset)
     if path.suffix == ".toml":
         try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as problem:
+            text = read_bounded(path, MOST_BYTES)
+        except (OSError, ValueError) as problem:
             raise ConfigError(
                 f"Cannot read the config {path}.", "Check that the file is there and is TOML."
             ) from problem
@@ -67,6 +71,10 @@ def _read_preset(family: str, preset: str | Path) -> dict[str, Any]:
         raise ConfigError(
             f"The config {preset} is not valid TOML: {problem}.", "Fix the syntax on that line."
         ) from problem
+    except (RecursionError, ValueError) as problem:  # a number of thousands of digits, too
+        raise ConfigError(
+            f"The config {preset} is nested too deep, or has an endless number.", "Use plain values in sections."
+        ) from problem
 
 
 def _apply(values: dict[str, Any], override: str) -> None:
@@ -77,8 +85,12 @@ def _apply(values: dict[str, Any], override: str) -> None:
         raise ConfigError(f"'{override}' is not an override.", "Write --set section.key=value.")
     try:
         value = tomllib.loads(f"value = {text.strip()}")["value"]
-    except tomllib.TOMLDecodeError:
+    except ValueError:
         value = text.strip()
+    except RecursionError as problem:
+        raise ConfigError(f"The value of '{key.strip()}' is nested too deep.", "Give a plain value.") from problem
+    if len(parts) > DEEPEST:
+        raise ConfigError(f"'{key.strip()[:80]}' has too many parts.", "Shorten the key.")
     branch = values
     for part in parts[:-1]:
         branch = branch.setdefault(part, {})
@@ -98,7 +110,14 @@ def _explain(tree: type[Settings], problem: ValidationError) -> ConfigError:
         return ConfigError(
             f"The config does not fit together: {first['msg'].removeprefix('Value error, ')}.", "Change one of them."
         )
-    return ConfigError(f"Config key '{'.'.join(where)}' = {first.get('input')!r}: {first['msg']}.", "Change its value.")
+    return ConfigError(
+        f"Config key '{'.'.join(where)}' = {_shortened(first.get('input'))}: {first['msg']}.", "Change its value."
+    )
+
+
+def _shortened(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}..."
 
 
 def _keys_at(tree: type[Settings], path: list[str]) -> list[str]:

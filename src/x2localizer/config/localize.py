@@ -60,17 +60,17 @@ class LocalizeSettings(Settings):
 
     policy: str = "swrl"
     """When to search: swrl searches every window again, once lets the first window decide."""
-    frame_spacing_s: float = Field(1.0, gt=0)
-    keyframe_spacing_s: float = Field(5.0, gt=0)
+    frame_spacing_s: float = Field(1.0, gt=0, le=3600)
+    keyframe_spacing_s: float = Field(5.0, gt=0, le=3600)
     """Seconds between the keyframes of a window."""
-    window_s: float = Field(20.0, gt=0)
+    window_s: float = Field(20.0, gt=0, le=86_400)
     """Seconds between the starts of two windows."""
-    budget: int = Field(8, ge=1)
+    budget: int = Field(8, ge=1, le=1024)
     """Keyframes in a window; tau in the paper."""
     similarity: str = "s_path"
     """How regions are ranked. s_path adds up the odds of all paths through a region's tiles and needs only the frames'
     image codes; s_mix is the paper's similarity, in which the best frame decides, and needs set codes."""
-    candidates: int = Field(10, ge=1)
+    candidates: int = Field(10, ge=1, le=10_000)
     """Regions whose tiles a frame is matched with; K_c in the paper."""
     matching: Literal["path", "frame", "decoder"] = "path"
     """frame: the best tile of each frame by itself, as in the paper; path: tiles must be reachable from each other;
@@ -92,18 +92,18 @@ class LocalizeSettings(Settings):
 class TrackSettings(Settings):
     """The belief over poses, and how much each term of evidence counts."""
 
-    frame_spacing_s: float = Field(1.0, gt=0)
+    frame_spacing_s: float = Field(1.0, gt=0, le=3600)
     """Seconds between frames that are compared with tiles."""
-    step_s: float = Field(0.5, gt=0)
+    step_s: float = Field(0.5, gt=0, le=60)
     """Seconds of odometry that poses are moved by at once."""
     use_tiles: bool = True
     use_roads: bool = True
     off_map: float = Field(0.3, gt=0, lt=1)
     """Probability of not being on the map, before anything was seen."""
-    pose_spacing_m: float = Field(5.0, gt=0)
+    pose_spacing_m: float = Field(5.0, gt=0, le=3600)
     """Distance of the poses along roads at the start, in both directions."""
-    most_poses: int = Field(300_000, ge=1000)
-    start_poses: int = Field(250_000, ge=1000)
+    most_poses: int = Field(300_000, ge=1000, le=20_000_000)
+    start_poses: int = Field(250_000, ge=1000, le=20_000_000)
     """At least so many at the start, however small the map is."""
     more_on_tiles: float = Field(3.0, ge=1)
     """So many times as many at the start without roads; those that the first frames speak for are kept."""

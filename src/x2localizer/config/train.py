@@ -40,17 +40,17 @@ class ModelSettings(Settings):
     """Settings of the family. deit has none; its settings are ``backbone`` and those of the adapters."""
     backbone: BackboneSettings = BackboneSettings()
     """The transformer of the family deit."""
-    frame_height: int = Field(64, ge=16)
+    frame_height: int = Field(64, ge=16, le=4096)
     """Pixels."""
-    frame_width: int = Field(128, ge=16)
+    frame_width: int = Field(128, ge=16, le=4096)
     """Pixels."""
-    tile_px: int = Field(64, ge=16)
+    tile_px: int = Field(64, ge=16, le=1024)
     """Side of a tile in pixels."""
-    dim: int = Field(128, ge=8)
+    dim: int = Field(128, ge=8, le=65536)
     """Length of a code."""
-    frames: int = Field(8, ge=1)
+    frames: int = Field(8, ge=1, le=1024)
     """Frames of the longest prefix."""
-    region_tiles: int = Field(7, ge=1)
+    region_tiles: int = Field(7, ge=1, le=64)
     """Tiles along the side of a region."""
     adapters: bool = True
     """False is the baseline DeiT: a set is the mean of its images, and stages 2 and 3 train the towers themselves."""

@@ -8,7 +8,6 @@ regions/  frames/  tiles/  imagery/     media that the tables refer to
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -23,6 +22,7 @@ import pyarrow.parquet as pq
 from x2localizer.datasets.media import read_picture
 from x2localizer.datasets.tables import FORMAT, SCHEMAS, FrameRow, Media, RegionRow, VideoRow
 from x2localizer.errors import DatasetError
+from x2localizer.files import read_json
 from x2localizer.types import Image
 
 MANIFEST = "dataset.json"
@@ -135,7 +135,7 @@ def open_dataset(root: Path) -> Dataset:
             "command again.",
         )
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        manifest = read_json(path)
         version = manifest["format"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
         raise DatasetError(f"{path} is damaged.", "Make the dataset again.") from problem

@@ -34,7 +34,8 @@ from x2localizer.config import RELEASED, ModelSettings, validate
 from x2localizer.encoders.area import encode_tile_by_tile
 from x2localizer.encoders.device import CPU, Device, choose_device
 from x2localizer.encoders.protocol import PARTS, Capabilities, EncoderSpec, Part, SetCodes
-from x2localizer.errors import BundleError, DeviceError, lacks_memory
+from x2localizer.errors import BundleError, ConfigError, DeviceError, lacks_memory
+from x2localizer.files import read_json
 from x2localizer.types import Bools, Codes, Floats, Image, Images
 
 FORMAT = 1
@@ -146,6 +147,12 @@ class Bundle:
                 f"{self.root / graph}.onnx cannot be run: {str(problem).splitlines()[0][:160]}",
                 "Export the bundle again.",
             ) from problem
+        if out[0].shape[-1] != self.spec.dim:
+            raise BundleError(
+                f"The graphs of {self.root} make codes of length {out[0].shape[-1]}, its bundle.json says "
+                f"{self.spec.dim}.",
+                "Export the bundle again.",
+            )
         return out
 
     def _session(self, name: str) -> ort.InferenceSession:
@@ -226,14 +233,16 @@ def open_bundle(
             f"{root} is not a bundle: it has no bundle.json.", "Make one: x2l export CHECKPOINT --out DIR"
         )
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        manifest = read_json(path)
         version, fingerprint, training = manifest["format"], manifest["fingerprint"], manifest["training"]
         parameters, objective = manifest.get("parameters"), manifest.get("config", {}).get("objective", {})
         capabilities = TypeAdapter(Capabilities).validate_python(manifest.get("capabilities", {}))
         precision, accepts = str(manifest.get("precision", "fp32")), tuple(map(str, manifest.get("accepts", ())))
         files = str(manifest.get("files", fingerprint))
-        settings, tau_f = manifest["model"], float(objective.get("tau_f", 0.01))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
+        model, tau_f = validate(ModelSettings, manifest["model"]), float(objective.get("tau_f", 0.01))
+        if not 0.0 < tau_f < 1e3 or not capabilities.plausible:
+            raise ValueError("some numbers cannot be")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, ConfigError) as problem:
         raise BundleError(f"{path} is damaged.", "Export the bundle again.") from problem
     if version != FORMAT:
         raise BundleError(f"{root} has format {version}, this version reads {FORMAT}.", "Export the bundle again.")
@@ -243,9 +252,8 @@ def open_bundle(
     except OSError as problem:
         raise BundleError(f"{root} is not whole: {problem.filename} is missing.", "Export it again.") from problem
     return Bundle(
-        root, validate(ModelSettings, settings), training, fingerprint, threads, parameters, tau_f, capabilities,
-        chosen, precision, accepts,
-    )  # fmt: skip
+        root, model, training, fingerprint, threads, parameters, tau_f, capabilities, chosen, precision, accepts
+    )
 
 
 def spec_of(model: ModelSettings, capabilities: Capabilities) -> EncoderSpec:

@@ -44,6 +44,11 @@ class Capabilities:
     whole_regions: bool = False
     poses: bool = False
 
+    @property
+    def plausible(self) -> bool:
+        """Whether these are numbers that a network can have."""
+        return 1 <= self.shortest_prefix <= 1024 and 1 <= self.headings <= 360 and 0 <= self.ahead <= 64
+
 
 @dataclass(frozen=True, slots=True)
 class EncoderSpec:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from x2localizer.errors import GalleryError, UserError
-from x2localizer.files import only_writer, write_text
+from x2localizer.files import only_writer, parse_json, write_text
 
 FILE = "checksums.json"
 FORMAT = 1
@@ -59,7 +59,7 @@ class Seal:
     @classmethod
     def from_json(cls, text: str) -> Seal:
         """From such text; what does not fit is a ValueError, KeyError or TypeError."""
-        body = json.loads(text)
+        body = parse_json(text)
         crc = body.pop("crc")
         if body["format"] != FORMAT or zlib.crc32(json.dumps(body).encode()) != crc:
             raise ValueError("the checksums do not match their own")

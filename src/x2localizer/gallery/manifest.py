@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import asdict, dataclass, replace
 
+from x2localizer.files import parse_json
 from x2localizer.similarity import CodeKind
 
 FORMAT = 2
@@ -91,7 +92,7 @@ class GalleryManifest:
     @classmethod
     def from_json(cls, text: str) -> GalleryManifest:
         """From text; what does not fit is a ValueError, KeyError or TypeError."""
-        values = json.loads(text)
+        values = parse_json(text)
         if values.get("format") != FORMAT:  # the fields of other formats are unknown
             return cls("", 0, 0, 0, 0, format=int(values["format"]))
         sources = tuple(
@@ -119,8 +120,8 @@ class GalleryManifest:
             value = getattr(self, name)
             if type(value) is not int or not least <= value <= most:
                 raise ValueError(f"{name} is {value!r}")
-        numbers = [number for source in (*self.sources, *self.roads) for number in source.bounds]
-        numbers += [length for source in self.roads for length in source.lengths_m]
+        numbers = [number for source in self.sources for number in source.bounds]
+        numbers += [number for source in self.roads for number in (*source.bounds, *source.lengths_m)]
         if not all(math.isfinite(number) for number in numbers):
             raise ValueError("some bounds or lengths are no numbers")
         if not isinstance(self.encoder, str) or not set(self.codes) <= {"tiles", "regions"}:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 
 from x2localizer.config import LocalizeSettings, validate
 from x2localizer.errors import BundleError, UserError
-from x2localizer.files import write_text
+from x2localizer.files import read_json, write_text
 from x2localizer.localize.belief import Match
 from x2localizer.search import RankedRegions
 from x2localizer.types import Bools, Evidence, Floats
@@ -33,6 +34,7 @@ def evidence_for(match: Match, ranked: RankedRegions, frames: int) -> Evidence:
 
 
 FEATURES = 7
+LARGEST_WEIGHT = 1e4
 
 
 def features_of(evidence: Evidence) -> Floats:
@@ -43,6 +45,11 @@ def features_of(evidence: Evidence) -> Floats:
     return np.array(
         [1.0, odds, 5.0 * evidence.recent, 10.0 * evidence.lead, evidence.region, 10.0 * evidence.behind, frames]
     )
+
+
+def plausible(numbers: Iterable[float]) -> bool:
+    """Whether these can be weights of a regression: the largest that was ever fitted is below 100."""
+    return all(abs(number) <= LARGEST_WEIGHT for number in numbers)  # also refuses NaN
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,26 +80,19 @@ class Confidence:
         if not path.is_file():
             return NEVER_SURE
         try:
-            values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            values: dict[str, Any] = read_json(path)
             weights = tuple(float(value) for value in values["weights"])
             numbers = (*weights, float(values["threshold"]), float(values["least_recent"]))
-            if len(weights) != FEATURES or not all(math.isfinite(number) for number in numbers):
-                raise ValueError(f"{len(weights)} weights instead of {FEATURES}, or some that are not numbers")
+            if len(weights) != FEATURES or not plausible(numbers) or not 0.0 <= float(values["threshold"]) <= 1.0:
+                raise ValueError(f"{len(weights)} weights instead of {FEATURES}, or some that cannot be")
             confidence = Confidence(
                 weights, float(values["threshold"]), int(values["least_frames"]), str(values["fitted_on"]),
                 float(values["least_recent"]), validate(LocalizeSettings, values["settings"]),
                 (int(values["grid"][0]), int(values["grid"][1])),
             )  # fmt: skip
         except (
-            OSError,
-            ValueError,
-            OverflowError,
-            LookupError,
-            TypeError,
-            AttributeError,
-            RecursionError,
-            UserError,
-        ) as problem:
+            OSError, ValueError, OverflowError, LookupError, TypeError, AttributeError, RecursionError, UserError,
+        ) as problem:  # fmt: skip
             raise BundleError(f"{path} is damaged.", "Calibrate the bundle again: x2l calibrate BUNDLE") from problem
         fits = confidence.settings == (settings or LocalizeSettings()) and confidence.grid == (grid or confidence.grid)
         return confidence if fits else NEVER_SURE

@@ -16,7 +16,7 @@ import numpy as np
 
 from x2localizer.config import TownSettings, validate
 from x2localizer.errors import UserError
-from x2localizer.files import write_text
+from x2localizer.files import read_json, write_text
 from x2localizer.sources.imagery import write_geotiff
 from x2localizer.sources.tracks import Track, write_gpx
 from x2localizer.sources.video import VideoWriter
@@ -74,7 +74,7 @@ def load_town(folder: Path) -> Town:
     """Build the town of a folder again, from its town.json."""
     path = folder / "town.json"
     try:
-        recipe = json.loads(path.read_text(encoding="utf-8"))
+        recipe = read_json(path)
         seed, settings = int(recipe["seed"]), recipe["settings"]
         if not 0 <= seed < 1 << 32:
             raise ValueError("seed out of range")

@@ -38,7 +38,7 @@ def _pid(guard: GuardProcess) -> int:
 
 def test_frames_are_the_same(video: Path) -> None:
     for options in ({}, {"spacing_s": 0.3, "size": (16, 32)}, {"start_s": 0.5, "end_s": 0.9}):
-        with open_video(video, **options) as plain, open_video(video, own_process=True, **options) as other:  # type: ignore[arg-type]
+        with open_video(video, **options) as plain, open_video(video, own_process=True, **options) as other:
             assert plain.info == other.info
             ours, theirs = list(plain), list(other)
         assert [frame.time_s for frame in ours] == [frame.time_s for frame in theirs]

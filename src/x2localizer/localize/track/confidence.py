@@ -19,7 +19,8 @@ import numpy as np
 from x2localizer import geo
 from x2localizer.config import TrackSettings, validate
 from x2localizer.errors import BundleError, UserError
-from x2localizer.files import write_text
+from x2localizer.files import read_json, write_text
+from x2localizer.localize.confidence import plausible
 from x2localizer.types import Floats, TrackEvidence
 
 FILE = "track.json"
@@ -128,11 +129,11 @@ def track_confidence(folder: Path | None, settings: TrackSettings) -> TrackConfi
     if not path.is_file():
         return UNFITTED
     try:
-        values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        values: dict[str, Any] = read_json(path)
         weights, threshold = _in_order(values), float(values["threshold"])
         without_roads = float(values.get("threshold_without_roads", threshold))  # older files have one for both
-        if not all(math.isfinite(number) for number in (*weights, threshold, without_roads)):
-            raise ValueError("some weights are not numbers")
+        if not plausible(weights) or not (0.0 <= threshold <= 1.0 and 0.0 <= without_roads <= 1.0):
+            raise ValueError("some weights or thresholds cannot be")
         settings_then = validate(TrackSettings, values["settings"])
         fitted = TrackConfidence(weights, threshold, without_roads, str(values["fitted_on"]), settings_then)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, UserError) as problem:

@@ -89,12 +89,15 @@ def check_dataset(dataset: Any, address: str, access: Access) -> None:
             f"{address} is a tile index, whose files cannot be checked in advance.",
             "Make a VRT of the same files: gdalbuildvrt <all.vrt> <files>.",
         )
-    named = Path(address).absolute()
-    homes = (named.parent, named.resolve().parent, *access.paths)
+    named, homes = Path(), (Path.cwd(), *access.paths)
+    if not address.lstrip().startswith("<"):
+        # The first file is the imagery itself, also if it is in an archive.
+        named = _place(dataset.files[0] if dataset.files else address).absolute()
+        homes = (named.parent, named.resolve().parent, *access.paths)
     for file in dataset.files:
         if is_on_network(file):
             _insist_on_network(address, file, access)
-        elif Path(file).absolute() != named:
+        elif _place(file).absolute() != named:
             _insist_on_folder(address, file, homes)
 
 
@@ -197,11 +200,16 @@ def _insist_on_network(address: str, server: str, access: Access) -> None:
         raise ImageryError(f"{address[:200]} {what}.", "Allow that with --network, or download the imagery first.")
 
 
+def _place(path: str) -> Path:
+    """A file, or the place of a file in an archive, counted from the archive."""
+    archive = _ARCHIVE.match(path)
+    return Path(archive[1] if archive else path)
+
+
 def _insist_on_folder(address: str, path: str, homes: tuple[Path, ...]) -> None:
     """Refuse a file that is in none of some folders; archives count as their file."""
-    archive = _ARCHIVE.match(path)
     try:
-        place = Path(archive[1] if archive else path).resolve()
+        place = _place(path).resolve()
         inside = any(place.is_relative_to(home.resolve()) for home in homes)
     except (OSError, ValueError, RuntimeError):  # a loop of links, or no path at all
         inside = False

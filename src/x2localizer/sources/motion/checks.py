@@ -13,6 +13,7 @@ from x2localizer.sources.tracks.points import EARLIEST_S, EPOCH, LATEST_S
 from x2localizer.types import Floats
 
 MAX_SPEED_M_S = 120.0
+LONGEST_S = 30 * 86_400.0
 MAX_YAW_RATE_DEG_S = 720.0
 _STUCK_SHARE = 0.5
 
@@ -38,6 +39,11 @@ def check_times(path: Path, times: Floats) -> None:
 def check_record(path: Path, record: MotionRecord) -> None:
     """Refuse motion that no car has."""
     gaps = np.diff(record.times_s)
+    if not record.duration_s <= LONGEST_S:  # also refuses NaN
+        raise MotionError(
+            f"{path} is {record.duration_s / 86_400:.3g} days long.",
+            "Check the unit of its times, and cut it to one drive of at most 30 days.",
+        )
     check_rate(path, "speed", np.diff(record.distances_m) / gaps, MAX_SPEED_M_S, "m/s")
     check_rate(path, "yaw rate", np.diff(record.headings_deg) / gaps, MAX_YAW_RATE_DEG_S, "degrees per second")
 
@@ -47,7 +53,7 @@ def check_rate(path: Path, what: str, rates: Floats, most: float, unit: str) -> 
     if np.any(np.abs(rates) > most):
         row = int(np.argmax(np.abs(rates) > most))
         raise MotionError(
-            f"Row {row + 1} of {path} has a {what} of {rates[row]:,.0f} {unit}, which no car has.",
+            f"Row {row + 1} of {path} has a {what} of {rates[row]:.4g} {unit}, which no car has.",
             "Check the unit in the name of the column, and the times.",
         )
 

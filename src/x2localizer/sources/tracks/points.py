@@ -12,6 +12,8 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 EARLIEST_S = (datetime(1980, 1, 6, tzinfo=UTC) - EPOCH).total_seconds()
 """The start of GPS time, in seconds since 1970. A clock that shows less was never set."""
 LATEST_S = (datetime(2200, 1, 1, tzinfo=UTC) - EPOCH).total_seconds()
+LONGEST_S = 1e9
+"""Thirty years: no clock of a recording that counts from its own start shows more."""
 
 Reason = Literal["without_time", "without_fix", "imprecise", "bad_position", "unreadable", "duplicate_time"]
 
@@ -69,7 +71,7 @@ class Points:
 
     def add(self, time_s: float | None, lat_deg: float, lon_deg: float) -> None:
         """Keep a point, or count the reason why not."""
-        earliest, latest = (EARLIEST_S, LATEST_S) if self.since_epoch else (-math.inf, math.inf)
+        earliest, latest = (EARLIEST_S, LATEST_S) if self.since_epoch else (-LONGEST_S, LONGEST_S)
         if time_s is None or not (math.isfinite(time_s) and earliest <= time_s < latest):
             self.dropped["without_time"] += 1
         elif not (abs(lat_deg) <= 90.0 and abs(lon_deg) <= 180.0):  # also refuses NaN
