@@ -216,6 +216,13 @@ main()
     assert all(json.loads(line)["index"] == i for i, line in enumerate(kept[:-1]))
 
 
+def test_a_portrait_video_is_named(place: Path, tiny_bundle: Bundle, tmp_path: Path) -> None:
+    with VideoWriter(tmp_path / "p.mp4", 64, 128, 2) as writer:
+        for shade in range(4):
+            writer.write(np.full((128, 64, 3), 60 * shade, np.uint8))
+    assert "in portrait" in _localize(place, tiny_bundle, tmp_path / "p.mp4", tmp_path / "t", "--method", "window")
+
+
 def test_two_runs_do_not_write_into_one_folder(place: Path, tiny_bundle: Bundle, tmp_path: Path) -> None:
     with only_writer(tmp_path / "t"):
         text = _localize(place, tiny_bundle, place / "drive.mp4", tmp_path / "t", code=2)

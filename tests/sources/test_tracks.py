@@ -464,3 +464,10 @@ def test_gpx_out_to_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     save(tmp_path, "file", "")
     with pytest.raises(UserError, match="Cannot write"):
         write_gpx(tmp_path / "file" / "out.gpx", track((0, 48, 11)), start_time=NOON)
+
+
+@pytest.mark.parametrize("time", ["1e300", "-1e308", "1e12"])
+def test_absurd_times_of_an_own_clock_are_dropped(tmp_path: Path, time: str) -> None:
+    (tmp_path / "t.csv").write_text(f"time_s,lat,lon\n0,48,11\n1,48.0001,11\n{time},48.0002,11\n")
+    track = read_track(tmp_path / "t.csv")
+    assert (len(track), track.dropped.without_time) == (2, 1)

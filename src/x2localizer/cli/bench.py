@@ -179,6 +179,21 @@ def open_(
     show_values("opening a gallery", bench_open(blocks, times), as_json, notes)
 
 
+@app.command(epilog="Example: x2l bench guard --json")
+def guard(
+    frames: Annotated[int, typer.Option(min=1, help="Frames of the video.")] = 100,
+    size: Annotated[str, typer.Option(help="Height x width of the video.")] = "720x1280",
+    times: Annotated[int, typer.Option(min=1, help="Runs of each kind; the best counts.")] = 3,
+    as_json: JsonOption = False,
+) -> None:
+    """What decoding in a second process costs: video and imagery, against decoding in the same process."""
+    from x2localizer.cli.common import parse_size  # noqa: PLC0415
+    from x2localizer.sources.guard.bench import bench_guard  # noqa: PLC0415
+
+    height, width = parse_size(size)
+    show_values("decoding in a second process", bench_guard(frames, height, width, times), as_json)
+
+
 @app.command(epilog="Example: x2l bench search --json")
 def search(
     queries: Annotated[int, typer.Option(min=1, help="Searches of each kind.")] = 20,

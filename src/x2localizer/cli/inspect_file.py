@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from x2localizer.cli.common import say, show_values
+from x2localizer.cli.common import progress_bar, say, show_values
 from x2localizer.errors import ConfigError, ImageryError, MotionError, RoadError, TrackError, UserError, VideoError
 from x2localizer.show.pictures import contact_sheet, save_picture
 from x2localizer.sources.imagery import Access, Glance, glance, open_imagery
@@ -67,10 +67,11 @@ def _video(path: str, picture: Path | None, spacing: float) -> Values:
     images: list[Image] = []
     labels: list[str] = []
     times: list[float] = []
-    with open_video(path, spacing_s=spacing, own_process=True) as source:
+    with open_video(path, spacing_s=spacing, own_process=True) as source, progress_bar("seconds of video") as bar:
         info = source.info
         for frame in source:
             times.append(frame.time_s)
+            bar(int(frame.time_s), int(info.duration_s or 0) or None)
             if len(images) < 24:
                 images.append(frame.image)
                 labels.append(f"{frame.time_s:.2f} s")

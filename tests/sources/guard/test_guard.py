@@ -16,6 +16,7 @@ import pytest
 from helpers.gallery_files import write_noise
 from x2localizer.errors import ConfigError, ImageryError, VideoError
 from x2localizer.sources.guard import GuardProcess
+from x2localizer.sources.guard.bench import bench_guard
 from x2localizer.sources.imagery import Access, guarded, open_imagery
 from x2localizer.sources.video import VideoWriter, open_video
 from x2localizer.types import TileId
@@ -105,3 +106,9 @@ os.kill(os.getpid(), 9)
             return
         time.sleep(0.05)
     pytest.fail("the second process is still there")
+
+
+def test_the_bench_gives_all_figures() -> None:
+    values = bench_guard(frames=3, height=32, width=64, times=1)
+    assert {name.partition("_")[0] for name in values} == {"size", "plain", "guarded"}
+    assert len(values) == 9

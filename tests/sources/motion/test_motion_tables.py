@@ -190,3 +190,10 @@ def test_inspect_shows_motion(tmp_path: Path) -> None:
     text = x2l("inspect", str(path))
     assert "25 m" in text
     assert "9 degrees, clockwise" in text
+
+
+def test_a_recording_of_years_is_refused(tmp_path: Path) -> None:
+    """It would be followed second by second."""
+    (tmp_path / "m.csv").write_text("time_s,speed_m_s\n0,8\n1,8\n100000000,8\n")
+    with pytest.raises(MotionError, match="days long"):
+        read_motion(tmp_path / "m.csv")

@@ -1,5 +1,5 @@
 """Decoding in a second process: what a file does to a library is an error message, and never a crash or a hang."""
 
-from x2localizer.sources.guard.process import Answer, GuardProcess
+from x2localizer.sources.guard.process import AVAILABLE, Answer, GuardProcess
 
-__all__ = ["Answer", "GuardProcess"]
+__all__ = ["AVAILABLE", "Answer", "GuardProcess"]

@@ -21,6 +21,8 @@ from x2localizer import errors
 from x2localizer.errors import UserError
 from x2localizer.sources.guard.wire import packed, received
 
+AVAILABLE = hasattr(os, "readv")
+"""Whether a second process can be waited for here; not on Windows, whose pipes cannot be."""
 _PIPE_BYTES = 1 << 20
 _LOOK_S = 0.5
 _PACKAGE = Path(__file__).parents[3]

@@ -18,6 +18,7 @@ from typing import Self
 
 from x2localizer import geo
 from x2localizer.errors import ImageryError
+from x2localizer.sources.guard import AVAILABLE
 from x2localizer.sources.imagery.access import LOCAL, Access
 from x2localizer.sources.imagery.guarded import GuardedRaster
 from x2localizer.sources.imagery.pixel_source import Box, ImageryInfo, PixelSource, blank
@@ -48,7 +49,8 @@ def open_imagery(path: str | Path, *, tms: bool | None = None, access: Access = 
             f"{text} is not a folder of tiles, so its rows cannot be counted from the south.",
             "Remove the option tms.",
         )
-    return Imagery(GuardedRaster(text, access) if access.own_process else RasterFile(text, access))
+    other = access.own_process and AVAILABLE
+    return Imagery(GuardedRaster(text, access) if other else RasterFile(text, access))
 
 
 class Imagery:

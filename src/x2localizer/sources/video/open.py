@@ -16,6 +16,7 @@ from urllib.parse import unquote
 import av
 
 from x2localizer.errors import ConfigError, VideoError
+from x2localizer.sources.guard import AVAILABLE
 from x2localizer.sources.ros import bag_at
 from x2localizer.sources.video.containers import open_container
 from x2localizer.sources.video.file import FileSource
@@ -74,7 +75,7 @@ def open_video(
         raise VideoError(f"There is no video at '{text}'.", "Check the path.")
     if path.is_dir() or path.suffix.lower() in IMAGE_SUFFIXES:
         return ImageFolderSource(path, grid, size, images_per_s)
-    if own_process:
+    if own_process and AVAILABLE:
         return GuardedVideo(path.absolute(), size, spacing_s, start_s, end_s)
     # Without "file:" FFmpeg takes a colon in a name, as in 12:30.mp4, for the end of a protocol.
     return FileSource(open_container(f"file:{path}", str(path), timeout_s=None), str(path), grid, size)
