@@ -52,8 +52,9 @@ def check_rate(path: Path, what: str, rates: Floats, most: float, unit: str) -> 
     """Refuse rates beyond a limit."""
     if np.any(np.abs(rates) > most):
         row = int(np.argmax(np.abs(rates) > most))
+        rate = f"{rates[row]:,.0f}" if abs(rates[row]) < 1e9 else f"{rates[row]:.3g}"
         raise MotionError(
-            f"Row {row + 1} of {path} has a {what} of {rates[row]:.4g} {unit}, which no car has.",
+            f"Row {row + 1} of {path} has a {what} of {rate} {unit}, which no car has.",
             "Check the unit in the name of the column, and the times.",
         )
 
