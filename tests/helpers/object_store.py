@@ -96,7 +96,7 @@ def _counted_down(order: Path) -> bool | None:
 def _serve(folder: Path) -> None:
     import logging
 
-    from moto.server import DomainDispatcherApplication, create_backend_app
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
     from werkzeug.serving import make_server
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)

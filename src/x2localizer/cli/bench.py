@@ -128,6 +128,7 @@ def index(
     bundle: Annotated[str, typer.Option(help="A bundle: the name of a shipped one, or a folder.")] = RELEASED,
     against_bundle: Annotated[str | None, typer.Option(help="Another bundle, measured in turns.")] = None,
     ray: Annotated[int, typer.Option(min=0, help="Workers of a Ray cluster on this machine, measured too.")] = 0,
+    localize: Annotated[bool, typer.Option(help="Also open a localizer on the gallery.")] = True,
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -152,7 +153,13 @@ def index(
         "ray_ratio": "seconds without Ray over seconds with it",
     }
     values = bench_index(
-        towns=towns, times=times, against=against, bundle=bundle, against_bundle=against_bundle, ray_workers=ray
+        towns=towns,
+        times=times,
+        against=against,
+        bundle=bundle,
+        against_bundle=against_bundle,
+        ray_workers=ray,
+        localize=localize,
     )
     show_values("indexing", values, as_json, notes)
 

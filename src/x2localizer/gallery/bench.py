@@ -114,13 +114,14 @@ AREAS = {"state": (27_000.0, 42.0), "country": (357_000.0, 51.0)}
 
 def bench_index(
     seed: int = 9000, towns: int = 2, times: int = 2, against: Path | None = None, bundle: str = RELEASED,
-    against_bundle: str | None = None, ray_workers: int = 0,
+    against_bundle: str | None = None, ray_workers: int = 0, localize: bool = True,
 ) -> dict[str, object]:  # fmt: skip
     """Index towns into one gallery and open a localizer on it; the fastest of some runs counts.
 
     against: the ``src`` folder of another version, which is then measured in turns with this one; its figures are named
         ``before_...``, and ``..._ratio`` is before over now.
     against_bundle: the same with another bundle; both may be given.
+    localize: also open a localizer on the gallery.
     ray_workers: index the first town also on a Ray cluster of so many workers on this machine, beside the plain way.
     """
     own = Path(__file__).parents[2]
@@ -140,7 +141,7 @@ def bench_index(
         for number in range(times):
             for prefix, (source, name) in versions.items():
                 address = Path(work) / f"{prefix}gallery-{number}"
-                runs[prefix].append(_one(source, name, files, address, area))
+                runs[prefix].append(_one(source, name, files, address, area, localize))
         costs = [_run(own, COST, str(files[0]), f"{work}/cost-{number}", bundle) for number in range(times)]
         shared = _run(own, RAY, str(files[0]), f"{work}/ray", bundle, str(ray_workers)) if ray_workers else None
     values: dict[str, object] = {"regions": int(runs[""][0]["regions"]), "area_km2": area}
@@ -176,11 +177,13 @@ def _costs(runs: list[dict[str, float]]) -> dict[str, object]:
     return values
 
 
-def _one(source: Path, bundle: str, files: list[Path], address: Path, area_km2: float) -> dict[str, float]:
+def _one(
+    source: Path, bundle: str, files: list[Path], address: Path, area_km2: float, localize: bool
+) -> dict[str, float]:
     """One version, once: all towns into a gallery, then a localizer on it."""
     parts = [_run(source, INDEX, str(file), str(address), bundle) for file in files]
     size = sum(path.stat().st_size for path in address.rglob("*") if path.is_file())
-    opened = _run(source, LOCALIZE, "", str(address), bundle)
+    opened = _run(source, LOCALIZE, "", str(address), bundle) if localize else {}
     return {
         "regions": parts[-1]["regions"],
         "regions_per_s": parts[-1]["regions"] / sum(part["seconds"] for part in parts),
