@@ -17,8 +17,10 @@ from x2localizer.encoders import Bundle
 from x2localizer.errors import GalleryError, ImageryError
 from x2localizer.gallery import index, open_gallery
 from x2localizer.gallery.object_store import copy_folder, storage_options
+from x2localizer.sources.imagery.access import Access
 
 pytestmark = pytest.mark.slow
+NETWORK = Access(network=True)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +52,7 @@ def test_a_gallery_in_a_store_is_the_same_and_is_searched_offline(
         write_noise(tmp_path / "b.tif", 160014, 200005, 9),
     )
     address = "s3://bucket/offline"
-    index(store.upload(first), tiny_bundle, address)
+    index(store.upload(first), tiny_bundle, address, access=NETWORK)
     local = index(first, tiny_bundle, tmp_path / "g")
     assert_same(local, open_gallery(address, tiny_bundle))
     assert_same(index(second, tiny_bundle, tmp_path / "g"), index(second, tiny_bundle, address))
@@ -120,9 +122,9 @@ def test_imagery_that_a_server_does_not_deliver_is_an_error_and_no_hole(
             store.fail_after(0)
 
     with pytest.raises(ImageryError, match="the server failed"):
-        index(address, tiny_bundle, tmp_path / "remote", progress=fail)
+        index(address, tiny_bundle, tmp_path / "remote", access=NETWORK, progress=fail)
     store.recover()
-    remote = index(address, tiny_bundle, tmp_path / "remote")
+    remote = index(address, tiny_bundle, tmp_path / "remote", access=NETWORK)
     assert_same(index(path, tiny_bundle, tmp_path / "local"), remote)
 
 
@@ -133,7 +135,8 @@ def test_a_server_that_is_overloaded_for_a_moment_is_asked_again(
     path = write_noise(tmp_path / f"busy-{kind}.tif", 160003, 200005, 11)
     address = store.upload(path)
     store.fail_next(1)
-    remote = index(address if kind == "s3" else address.replace("s3:/", store.url), tiny_bundle, tmp_path / "remote")
+    chosen = address if kind == "s3" else address.replace("s3:/", store.url)
+    remote = index(chosen, tiny_bundle, tmp_path / "remote", access=NETWORK)
     assert_same(index(path, tiny_bundle, tmp_path / "local"), remote)
 
 

@@ -78,7 +78,7 @@ def index(
 
       x2l index --roads city.osm.pbf --out city-gallery
 
-      x2l index s3://bucket/state.vrt --out s3://bucket/state --ray auto
+      x2l index s3://bucket/state.vrt --network --out s3://bucket/state --ray auto
 
       x2l index --approximate --out country-gallery
 
