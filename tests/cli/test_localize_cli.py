@@ -209,7 +209,7 @@ main()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stderr
-    assert "error:" in done.stderr
+    assert f"error: Cannot write {tmp_path / 't' / 'fixes.jsonl'}: File too large" in done.stderr
     assert "Traceback" not in done.stderr
     kept = (tmp_path / "t" / "fixes.jsonl").read_text().splitlines()
     assert len(kept) > 5

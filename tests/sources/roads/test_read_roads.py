@@ -276,3 +276,8 @@ def test_wkb_of_both_byte_orders_and_all_dimensions() -> None:
             with pytest.raises(ValueError, match="too early"):
                 lines_of(several[:-1])
     assert lines_of(struct.pack("<BIdd", 1, 1, 1.0, 2.0)) == []
+
+
+def test_lines_that_are_nested_without_end_are_damage() -> None:
+    with pytest.raises(ValueError, match="nested"):
+        lines_of(struct.pack("<BII", 1, 5, 1) * 5000)

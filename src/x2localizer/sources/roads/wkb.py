@@ -20,8 +20,8 @@ def lines_of(data: bytes) -> list[Floats]:
         raise ValueError("geometry ends too early") from problem
 
 
-def _read(data: bytes, at: int) -> tuple[list[Floats], int]:
-    """The lines of the geometry that begins at a byte, and where it ends."""
+def _read(data: bytes, at: int, *, member: bool = False) -> tuple[list[Floats], int]:
+    """The lines of the geometry that begins at a byte, and where it ends; ``member``: of several lines."""
     order = "<" if data[at : at + 1] == b"\x01" else ">"
     code, count = struct.unpack_from(f"{order}II", data, at + 1)
     kind, thousands = (code & 0x0FFFFFFF) % 1000, (code & 0x0FFFFFFF) // 1000
@@ -33,9 +33,11 @@ def _read(data: bytes, at: int) -> tuple[list[Floats], int]:
             raise ValueError("geometry ends too early")
         points = np.frombuffer(data, f"{order}f8", count * width, at).reshape(count, width)
         return [points[:, :2].astype(np.float64)], end
+    if member:  # several lines consist of lines only; anything else could be nested without end
+        raise ValueError("geometry is nested too deep")
     lines: list[Floats] = []
     if kind == MULTI_LINE:
         for _ in range(count):
-            more, at = _read(data, at)
+            more, at = _read(data, at, member=True)
             lines += more
     return lines, at
