@@ -22,7 +22,7 @@ from x2localizer.gallery.regions import regions_with_data
 from x2localizer.gallery.tiles import TileReader, region_views
 from x2localizer.search import Searcher
 from x2localizer.similarity import CodeKind, Query
-from x2localizer.sources.imagery import open_imagery
+from x2localizer.sources.imagery import Imagery, open_imagery
 from x2localizer.types import Codes, Images, Region, TileId
 
 BOTH: tuple[CodeKind, ...] = ("tiles", "regions")
@@ -446,3 +446,12 @@ def test_an_index_that_fails_at_once_leaves_no_folder(tiny_bundle: Bundle, tmp_p
     with pytest.raises(ImageryError):
         index(tmp_path / "missing.tif", tiny_bundle, tmp_path / "g")
     assert not (tmp_path / "g").exists()
+
+
+def test_reading_counts_in_the_estimate(
+    imagery: Path, tiny_bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Imagery of a centimetre without overviews takes longer to read than to encode."""
+    monkeypatch.setattr(Imagery, "pixels_behind", lambda self, *words: 1e13)
+    with pytest.raises(ImageryError, match=r"a lot of work.*--yes"):
+        index(imagery, tiny_bundle, tmp_path / "g")

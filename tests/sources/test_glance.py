@@ -13,7 +13,9 @@ from affine import Affine
 from rasterio.windows import Window
 
 from helpers.imagery_files import noise, on_grid, on_tiles, write
+from x2localizer.errors import ImageryError
 from x2localizer.sources.imagery import glance, open_imagery
+from x2localizer.types import Position
 
 
 def _huge(path: Path, side: int = 400_000) -> Path:
@@ -105,3 +107,10 @@ def test_mbtiles_of_few_tiles_and_wide_bounds(tmp_path: Path) -> None:
     with open_imagery(path) as imagery:
         assert imagery.info.bounds[2] > east + 50
         assert glance(imagery).places > 0
+
+
+def test_one_read_is_bounded_in_pixels(tmp_path: Path) -> None:
+    with open_imagery(_huge(tmp_path / "a.tif")) as imagery:
+        west, south, east, north = imagery.info.bounds
+        with pytest.raises(ImageryError, match=r"billion of its pixels.*gdaladdo"):
+            imagery.square(Position((south + north) / 2, (west + east) / 2), 10, 256, 2.0)

@@ -14,7 +14,7 @@ from x2localizer import geo
 from x2localizer.encoders import Encoder
 from x2localizer.errors import ImageryError
 from x2localizer.gallery.cluster import Cluster
-from x2localizer.gallery.grid import TileSpan, block_corners
+from x2localizer.gallery.grid import BLOCK, TileSpan, block_corners
 from x2localizer.gallery.parts import (
     REGIONS_AT_ONCE,
     Encoded,
@@ -29,9 +29,12 @@ from x2localizer.gallery.store import Gallery, TileBlock, place_id
 from x2localizer.similarity import CodeKind
 from x2localizer.sources.imagery import Access, Imagery
 from x2localizer.sources.imagery.access import LOCAL
-from x2localizer.types import Image, Progress, Region
+from x2localizer.types import Image, Position, Progress, Region
 
 log = logging.getLogger(__name__)
+
+READ_PIXELS_PER_S = 3e7
+"""Stored pixels that are read and averaged in a second, roughly."""
 Row = TypeVar("Row")
 
 COMMIT_S = 10.0
@@ -83,8 +86,17 @@ class Work:
         regions = 49 / 36 if "regions" in self.gallery.manifest.codes else 0.0  # tiles of regions per tile, at stride 3
         lat = geo.from_tile_coordinates(self.span.west, self.span.north + self.span.rows / 2, self.zoom)[0]
         area = self.span.columns * self.span.rows * (geo.tile_size_m(float(lat), self.zoom) / 1000) ** 2
-        seconds = self.span.tiles * per_tile * (1.3 + 1.5 * regions)
+        seconds = self.span.tiles * per_tile * (1.3 + 1.5 * regions) + self._reading_s() * (1.0 + regions)
         return Estimate(self.span.tiles, area, seconds if self.cluster is None else self.cluster.share(seconds))
+
+    def _reading_s(self) -> float:
+        """About how long reading takes; fine imagery without overviews may take longer than encoding."""
+        x, y = self.span.west + self.span.columns / 2, self.span.north + self.span.rows / 2
+        lat, lon = geo.from_tile_coordinates(x, y, self.zoom)
+        middle = Position(float(lat), float(geo.wrap_longitude(lon)))
+        pixels = self.imagery.pixels_behind(middle, self.zoom, (BLOCK + 1) * self.px, BLOCK + 1)
+        blocks = (self.span.columns / BLOCK + 1) * (self.span.rows / BLOCK + 1)
+        return pixels * blocks / READ_PIXELS_PER_S
 
     def run(self) -> None:
         """Encode and store what is missing."""

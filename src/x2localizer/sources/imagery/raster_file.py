@@ -49,6 +49,10 @@ _SMOOTH_FROM = 1.05
 """Source pixels per pixel above which interpolation alone would skip some of them."""
 _SMALLEST_RETRY = 64
 """Pixels. A read that fails is split until the damage is confined to pieces of this side."""
+MOST_PIXELS = 4e9
+"""Stored pixels that one read may take; a minute or two of work."""
+_MOST_FAILURES = 3
+"""Pieces of a read that a server may fail to send; each was asked for several times."""
 _EDGE = 0.005
 """Share of the extent. Its edges are curved between the sampled points, so data may lie slightly beyond them."""
 _STRETCH_SIDE = 256
@@ -228,6 +232,12 @@ class RasterFile:
         width, height = piece.right - piece.left, piece.bottom - piece.top
         coarser = self._coarser(piece)
         level = self._level(min(coarser))
+        pixels = width * height * max(coarser[0] / level.factor, 1.0) * max(coarser[1] / level.factor, 1.0)
+        if pixels > MOST_PIXELS:
+            raise ImageryError(
+                f"One picture of {self._path} takes {pixels / 1e9:,.0f} billion of its pixels.",
+                "Add overviews (gdaladdo -r average FILE), or ask for a smaller area or a finer zoom.",
+            )
         average = max(coarser) / level.factor >= _AVERAGE_FROM
         place = level.dataset.transform
         with WarpedVRT(
