@@ -32,7 +32,7 @@ from x2localizer.datasets.gama_lists import ZOOM, Lists, find_lists, read_lists
 from x2localizer.datasets.rides import linked
 from x2localizer.datasets.tables import FORMAT, FrameRow, RegionRow, Row, VideoRow, to_table, write_table
 from x2localizer.errors import DatasetError
-from x2localizer.files import holds_other_files, only_writer, write_text
+from x2localizer.files import holds_other_files, only_writer, read_json, write_text
 from x2localizer.types import Position, Region
 
 N = 7
@@ -259,7 +259,7 @@ class _GamaBuilder:
         if not path.is_file():
             return None
         try:
-            info: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            info: dict[str, Any] = read_json(path)
             start_ms = float(info["startTime"])
             points = tuple(
                 ((float(p["timestamp"]) - start_ms) / 1000, float(p["latitude"]), float(p["longitude"]),

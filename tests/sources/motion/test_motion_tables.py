@@ -197,3 +197,11 @@ def test_a_recording_of_years_is_refused(tmp_path: Path) -> None:
     (tmp_path / "m.csv").write_text("time_s,speed_m_s\n0,8\n1,8\n100000000,8\n")
     with pytest.raises(MotionError, match="days long"):
         read_motion(tmp_path / "m.csv")
+
+
+def test_a_table_too_large_for_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "m.csv").write_text("time_s,speed_m_s\n" + "".join(f"{t},8\n" for t in range(100)))
+    assert len(read_motion(tmp_path / "m.csv").times_s) == 100
+    monkeypatch.setattr("x2localizer.sources.motion.read.MAX_BYTES", 100)
+    with pytest.raises(MotionError, match="too large"):
+        read_motion(tmp_path / "m.csv")

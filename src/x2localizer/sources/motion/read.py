@@ -23,6 +23,8 @@ _GPMF = frozenset({".raw", ".gpmf", ".gpmd"})
 MOTION_SUFFIXES = frozenset({".csv", ".tsv", ".txt", ".parquet"}) | _GPMF | TELEMETRY_SUFFIXES
 """Suffixes of files that may contain motion."""
 _LONGEST_OFFSET_S = 1e9  # 30 years
+MAX_BYTES = 500_000_000
+"""Of a table, poses or a bare stream of a GoPro; videos may be larger."""
 
 
 def read_motion(path: str | Path, offset_s: float = 0.0, *, rate_hz: float | None = None) -> MotionRecord:
@@ -59,6 +61,11 @@ def _read(path: Path, rate_hz: float | None) -> MotionRecord:
     suffix = path.suffix.lower()
     if not head:
         raise MotionError(f"{path} is empty.", "Record or export the motion again.")
+    if head[4:8] != b"ftyp" and suffix not in TELEMETRY_SUFFIXES and path.stat().st_size > MAX_BYTES:
+        raise MotionError(
+            f"{path} is larger than {MAX_BYTES / 1e6:.0f} MB, too large for a drive.",
+            "Cut it to the drive, or keep only every n-th row.",
+        )
     if head.startswith(b"DEVC") or head[4:8] == b"ftyp" or suffix in TELEMETRY_SUFFIXES | _GPMF:
         return read_gopro(path)
     if not head.startswith(b"PAR1") and b"\0" in head:

@@ -34,6 +34,7 @@ _LONGEST_OFFSET_S = 1e9  # 30 years
 TELEMETRY_SUFFIXES = frozenset({".mp4", ".mov", ".m4v", ".360", ".insv", ".lrv", ".mkv", ".avi"})
 """Suffixes of videos that may contain the positions of the camera."""
 _GPMF = frozenset({".raw", ".gpmf", ".gpmd"})
+MAX_GPMF_BYTES = 500_000_000
 _TABLES = frozenset({".csv", ".tsv", ".txt"})
 TRACK_SUFFIXES = frozenset({".gpx"}) | _GPMF | _TABLES
 """Suffixes of files that contain only a track."""
@@ -185,6 +186,8 @@ def _reader(path: Path) -> Callable[[Path], Points]:
     if not head:
         raise TrackError(f"{path} is empty.", "Record or export the track again.")
     if head[:4] == b"DEVC" or suffix in _GPMF:
+        if path.stat().st_size > MAX_GPMF_BYTES:
+            raise TrackError(f"{path} is too large for the telemetry of a drive.", "Give the video that it comes from.")
         return read_gpmf
     if head[4:8] == b"ftyp" or suffix in TELEMETRY_SUFFIXES:
         return read_telemetry

@@ -91,8 +91,8 @@ class FrameDecoder:
     codec keyframes but refresh the picture stripe by stripe.
     """
 
-    def __init__(self, stream: VideoStream, *, live: bool) -> None:
-        self._stream = stream
+    def __init__(self, stream: VideoStream, *, live: bool, name: str = "the video") -> None:
+        self._stream, self._name = stream, name
         # Decoding frames in parallel is faster but delays pictures: right for files, wrong for live sources.
         stream.thread_type = ThreadType.SLICE if live else ThreadType.AUTO
         self.clock = FrameClock(stream, live=live)
@@ -110,7 +110,7 @@ class FrameDecoder:
         try:
             frames = [] if packet.is_corrupt else packet.decode()
         except av.error.FFmpegError as problem:
-            refuse_no_memory(problem)
+            refuse_no_memory(problem, self._name)
             frames = []
             self._packet_damaged(packet, None)
         if packet.is_corrupt:
@@ -170,11 +170,11 @@ class FrameDecoder:
         return self.landed_badly
 
 
-def refuse_no_memory(problem: av.error.FFmpegError) -> None:
+def refuse_no_memory(problem: av.error.FFmpegError, name: str = "the video") -> None:
     """Raise if a decoder did not get the memory or the threads that it needs: the video is not to blame."""
     if problem.errno in (errno.ENOMEM, errno.EAGAIN):
         raise VideoError(
-            "There is not enough memory to decode the video.",
+            f"There is not enough memory to decode {name}.",
             "Close other programs, or give this one more memory; a smaller picture needs less.",
         ) from problem
 

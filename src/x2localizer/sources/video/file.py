@@ -38,7 +38,7 @@ class FileSource(VideoSource):
         self._container, self._name, self._grid, self._timeout_s = container, name, grid, timeout_s
         try:
             self._stream = choose_stream(container, name)
-            self._decoder = FrameDecoder(self._stream, live=False)
+            self._decoder = FrameDecoder(self._stream, live=False, name=name)
             # Over a network it reads sequentially, as not every server can seek.
             self._packets = PacketReader(container, self._stream, jumps=timeout_s is None)
             self._decoded = self._decode()
@@ -101,7 +101,7 @@ class FileSource(VideoSource):
             except av.error.ExitError as problem:
                 raise timed_out(self._name, self._timeout_s or 0.0) from problem
             except av.error.FFmpegError as problem:
-                refuse_no_memory(problem)
+                refuse_no_memory(problem, self._name)
                 self._decoder.damaged()
 
     def _may_be_left_out(self, packet: Packet[VideoStream], due: int | None) -> bool:

@@ -76,7 +76,7 @@ def open_video(
     if path.is_dir() or path.suffix.lower() in IMAGE_SUFFIXES:
         return ImageFolderSource(path, grid, size, images_per_s)
     if own_process and AVAILABLE:
-        return GuardedVideo(path.absolute(), size, spacing_s, start_s, end_s)
+        return GuardedVideo(path, size, spacing_s, start_s, end_s)
     # Without "file:" FFmpeg takes a colon in a name, as in 12:30.mp4, for the end of a protocol.
     return FileSource(open_container(f"file:{path}", str(path), timeout_s=None), str(path), grid, size)
 
