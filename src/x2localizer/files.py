@@ -73,7 +73,8 @@ def only_writer(folder: Path) -> Iterator[None]:
         yield
     finally:
         with suppress(OSError):
-            (folder / LOCK).unlink(missing_ok=True)  # while it is still ours
+            if os.fstat(lock.fileno()).st_size == 0:  # otherwise somebody else's file has that name
+                (folder / LOCK).unlink(missing_ok=True)  # while it is still ours
         lock.close()
         if not there:
             with suppress(OSError):
@@ -84,7 +85,7 @@ def _locked(folder: Path) -> IO[str]:
     """The lock file of a folder, open and locked."""
     if fcntl is None:
         folder.mkdir(parents=True, exist_ok=True)
-        return (folder / LOCK).open("w")
+        return (folder / LOCK).open("a")
     flags = os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0)
     while True:
         try:

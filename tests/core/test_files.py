@@ -99,6 +99,13 @@ def test_a_lock_leaves_nothing_behind(tmp_path: Path) -> None:
     assert not (tmp_path / "unused").exists()
 
 
+def test_a_file_of_the_same_name_is_kept(tmp_path: Path) -> None:
+    (tmp_path / LOCK).write_text("mine")
+    with only_writer(tmp_path), pytest.raises(UserError, match="Another process"), only_writer(tmp_path):
+        pass
+    assert (tmp_path / LOCK).read_text() == "mine"
+
+
 def test_a_killed_writer_locks_nobody_out(tmp_path: Path) -> None:
     code = f"""
 import os, pathlib
