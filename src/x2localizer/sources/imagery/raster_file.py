@@ -51,8 +51,6 @@ _SMALLEST_RETRY = 64
 """Pixels. A read that fails is split until the damage is confined to pieces of this side."""
 MOST_PIXELS = 4e9
 """Stored pixels that one read may take; a minute or two of work."""
-_MOST_FAILURES = 3
-"""Pieces of a read that a server may fail to send; each was asked for several times."""
 _EDGE = 0.005
 """Share of the extent. Its edges are curved between the sampled points, so data may lie slightly beyond them."""
 _STRETCH_SIDE = 256
@@ -167,7 +165,6 @@ class RasterFile:
     def read(self, box: Box, size: int) -> tuple[Image, Mask]:
         """The pixels of a box; those that cannot be decoded are invalid, and counted in :attr:`damaged`."""
         image, valid = blank(size)
-        self._failures = 0
         with gdal_env(self._access):
             intact = [self._fill(piece, image, valid) for piece in self._pieces(box, size)]
         self._damaged += not all(intact)
