@@ -63,19 +63,17 @@ def videos_of(b: int = 2) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 
 @pytest.mark.parametrize("family", PAPER_M)
 def test_presets_have_the_size_of_the_paper(family: str) -> None:
-    with torch.device("meta"):
-        model = Model(load_config(TrainSettings, "train", f"gama-{family}").model, pretrained=False)
-    millions = sum(parameter.numel() for parameter in model.parameters()) / 1e6
-    assert abs(millions / PAPER_M[family] - 1) < 0.05
+    assert abs(_millions(family) / PAPER_M[family] - 1) < 0.05
 
 
 def test_gama_with_screening_has_the_size_of_the_paper() -> None:
-    sizes = []
-    for family in ("screening", "gamanet"):
-        with torch.device("meta"):
-            model = Model(load_config(TrainSettings, "train", f"gama-{family}").model, pretrained=False)
-        sizes.append(sum(parameter.numel() for parameter in model.parameters()) / 1e6)
-    assert abs(sum(sizes) / 72 - 1) < 0.05
+    assert abs((_millions("screening") + _millions("gamanet")) / 72 - 1) < 0.05
+
+
+def _millions(family: str) -> float:
+    with torch.device("meta"):
+        model = Model(load_config(TrainSettings, "train", f"gama-{family}").model, pretrained=False)
+    return sum(parameter.numel() for parameter in model.parameters()) / 1e6
 
 
 @pytest.mark.parametrize("family", SETS)
@@ -301,6 +299,9 @@ def test_the_bench_measures_a_step_and_resumes(tmp_path: Path) -> None:
     row = bench_family("town-cvlnet")
     assert row["stage"] == "full"
     assert np.isfinite(row["loss"])
+    counts = bench_families(["town-cvlnet"], counted=True)["town-cvlnet"]
+    assert counts == {name: row[name] for name in counts}
+    assert counts["gflops_preset_step"] == pytest.approx(12 * counts["gflops_step"])
     (tmp_path / "done.json").write_text(json.dumps({"town-cvlnet": row}))
     assert bench_families(["town-cvlnet"], out=tmp_path / "done.json") == {"town-cvlnet": row}
     with pytest.raises(ConfigError, match="Did you mean 'town-cvlnet'"):

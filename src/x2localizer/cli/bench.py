@@ -84,6 +84,9 @@ def families(
     out: Annotated[
         Path | None, typer.Option(help="Add results to this JSON file; what is in it is not measured again.")
     ] = None,
+    counted: Annotated[
+        bool, typer.Option("--count", help="Only count parameters and operations, which takes seconds.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Parameters of the baselines, and work, time and memory of one training step of each with random weights."""
@@ -91,11 +94,12 @@ def families(
     from x2localizer.learn.bench_families import PRESETS, bench_families  # noqa: PLC0415 - torch takes seconds to load
 
     with status_lines("measuring ...", quiet=as_json) as report:
-        found = bench_families(preset or PRESETS, batch, times, out, report)
+        found = bench_families(preset or PRESETS, batch, times, out, counted, report)
     values: dict[str, object] = dict(found)
     if not as_json:
         values = {
-            name: f"{row['params_m']:.1f} M, {row['gflops_step']:.3g} GFLOP, {row['step_s']:.3g} s, {row['peak_gb']:.2g} GB"
+            name: f"{row['params_m']:.1f} M, {row['gflops_step']:,.0f} GFLOP"
+            + (f", {row['step_s']:.3g} s, {row['peak_gb']:.2g} GB" if "step_s" in row else "")
             for name, row in found.items()
         }
     show_values(f"one training step, batch {batch}: parameters, work, time, peak memory", values, as_json)

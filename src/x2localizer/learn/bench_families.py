@@ -35,16 +35,20 @@ def bench_families(
     batch: int = 2,
     times: int = 1,
     out: Path | None = None,
+    counted: bool = False,
     report: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Values]:
     """One training step of each preset, by its name.
 
     times: steps of each; the fastest counts.
     out: a JSON file that results are added to as they come. Presets that are in it already are not measured again.
+    counted: only count parameters and operations, without computing anything.
     """
     for name in presets:
         if name not in preset_names("train"):
             raise ConfigError(f"There is no train preset '{name}'.", nearest(name, PRESETS))
+    if counted:
+        return {name: count_family(load_config(TrainSettings, "train", name), batch) for name in presets}
     found: dict[str, Values] = {}
     if out is not None and out.is_file():
         found = json.loads(out.read_text(encoding="utf-8"))
@@ -63,7 +67,7 @@ def bench_families(
 def bench_family(preset: str, batch: int = 2, times: int = 1) -> Values:
     """Parameters in millions, work and seconds of a step, and peak memory of the process in GB."""
     settings = load_config(TrainSettings, "train", preset)
-    gflops = gflops_of_a_sample(settings)
+    counts = count_family(settings, batch)
     torch.manual_seed(settings.seed)
     model = Model(settings.model, pretrained=False)
     nothing = cast(Any, None)  # the losses need no data
@@ -81,20 +85,19 @@ def bench_family(preset: str, batch: int = 2, times: int = 1) -> Values:
         losses.total.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         spent.append(time.perf_counter() - start)
-    return {
-        "stage": stage.name, "batch": batch, "gflops_step": batch * gflops,
-        "gflops_preset_step": stage.settings.batch * gflops, "params_m": sum(p.numel() for p in model.parameters()) / 1e6,
-        "params_ground_m": sum(p.numel() for p in model.ground.parameters()) / 1e6, "step_s": min(spent),
-        "peak_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, "loss": float(losses.total.detach()),
-    }  # fmt: skip
+    peak_gb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    return {**counts, "step_s": min(spent), "peak_gb": peak_gb, "loss": float(losses.total.detach())}
 
 
-def gflops_of_a_sample(settings: TrainSettings) -> float:
-    """Billions of floating-point operations for one pair or video in a training step, without computing any of them."""
-    m = settings.model
+def count_family(settings: TrainSettings, batch: int = 2) -> Values:
+    """Parameters in millions, and the operations of a training step in billions, without computing any of them.
+
+    gflops_preset_step is for a batch of the preset's own size.
+    """
+    m, stage = settings.model, stages_of(settings)[0]
     with torch.device("meta"), FlopCounterMode(display=False) as counter:
         model = Model(m, pretrained=False)
-        if stages_of(settings)[0] == "image":
+        if stage == "image":
             pairs = _pairs(settings, 2)
             codes = model.pairs(pairs.frames, pairs.tiles)
         else:
@@ -102,7 +105,12 @@ def gflops_of_a_sample(settings: TrainSettings) -> float:
             videos = model.prefixes(data.frames, [m.frames], poses=data.poses)[m.frames]
             codes = videos.whole, model.regions(data.tiles).whole
         torch.cat([part.flatten() for part in codes]).sum().backward()  # type: ignore[no-untyped-call]
-    return float(counter.get_total_flops()) / 2e9
+    gflops = float(counter.get_total_flops()) / 2e9
+    size, ground = (sum(p.numel() for p in part.parameters()) / 1e6 for part in (model, model.ground))
+    return {
+        "stage": stage, "batch": batch, "params_m": size, "params_ground_m": ground, "gflops_step": batch * gflops,
+        "preset_batch": getattr(settings, stage).batch, "gflops_preset_step": getattr(settings, stage).batch * gflops,
+    }  # fmt: skip
 
 
 def _places(batch: int) -> Tensor:
