@@ -95,8 +95,9 @@ def count_family(settings: TrainSettings, batch: int = 2) -> Values:
     gflops_preset_step is for a batch of the preset's own size.
     """
     m, stage = settings.model, stages_of(settings)[0]
-    with torch.device("meta"), FlopCounterMode(display=False) as counter:
+    with torch.device("meta"):
         model = Model(m, pretrained=False)
+    with torch.device("meta"), FlopCounterMode(display=False) as counter:
         if stage == "image":
             pairs = _pairs(settings, 2)
             codes = model.pairs(pairs.frames, pairs.tiles)
