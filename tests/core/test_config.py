@@ -9,7 +9,7 @@ from x2localizer.errors import ConfigError
 
 
 def test_every_preset_that_ships_is_valid() -> None:
-    assert preset_names("dataset") == ["eye", "foreign", "night", "quick", "small", "standard"]
+    assert preset_names("dataset") == ["decoder", "eye", "foreign", "night", "quick", "small", "standard"]
     for name in preset_names("dataset"):
         load_config(DatasetSettings, "dataset", name)
     assert load_config(TownSettings, "town", "default") == TownSettings()
