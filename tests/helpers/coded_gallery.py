@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from x2localizer.gallery import Gallery
 from x2localizer.gallery.manifest import GalleryManifest, ImagerySource
@@ -16,7 +17,8 @@ from x2localizer.types import Codes
 X, Y, D = 160_008, 196_008, 24
 
 
-def unit(values: Codes) -> Codes:
+def unit(values: npt.NDArray[np.floating]) -> Codes:
+    """Codes of length 1."""
     return np.asarray(values / np.linalg.norm(values, axis=-1, keepdims=True), np.float32)
 
 

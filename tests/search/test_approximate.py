@@ -17,8 +17,9 @@ from x2localizer.gallery import Gallery, open_gallery
 from x2localizer.gallery.manifest import ROADS_ONLY
 from x2localizer.gallery.open import make_roads_only
 from x2localizer.gallery.store import TileBlock
-from x2localizer.search import CirclePrior, Searcher, build_index, open_searcher
-from x2localizer.search.approximate import build, describe_index, parts, searcher, tile_index
+from x2localizer.search import CirclePrior, Searcher, SearchMode, build_index, open_searcher
+from x2localizer.search.approximate import build, describe_index, searcher, tile_index
+from x2localizer.search.approximate.codebooks import Bytes, Codebooks
 from x2localizer.search.approximate.manifest import index_folder, read_manifest
 from x2localizer.search.approximate.searcher import ApproximateSearcher
 from x2localizer.similarity import Query, similarities
@@ -156,9 +157,10 @@ def test_a_stale_index_is_refused_and_only_new_tiles_are_encoded(
     before = read_manifest(small)
     more = blocks_of(np.random.default_rng(9), 2, 3, x=X + 24)
     add_blocks(small, more, "east")
-    for mode in ("auto", "approximate"):
+    modes: tuple[SearchMode, ...] = ("auto", "approximate")
+    for mode in modes:
         with pytest.raises(GalleryError, match=r"stale.*x2l index --approximate --out"):
-            open_searcher(open_gallery(small.address), mode=mode)  # type: ignore[arg-type]
+            open_searcher(open_gallery(small.address), mode=mode)
     assert "stale" in str(describe_index(small.address)["approximate index"])
     open_searcher(small, mode="exact")
     encoded = _count_encoded(monkeypatch)
@@ -175,13 +177,13 @@ def test_a_stale_index_is_refused_and_only_new_tiles_are_encoded(
 
 def _count_encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     encoded: list[int] = []
-    plain = parts.Codebooks.encode
+    plain = Codebooks.encode
 
-    def counting(self: parts.Codebooks, codes: Codes) -> tuple[parts.Bytes, parts.Bytes]:
+    def counting(self: Codebooks, codes: Codes) -> tuple[Bytes, Bytes]:
         encoded.append(len(codes))
         return plain(self, codes)
 
-    monkeypatch.setattr(parts.Codebooks, "encode", counting)
+    monkeypatch.setattr(Codebooks, "encode", counting)
     return encoded
 
 
@@ -314,3 +316,16 @@ def test_regions_across_the_antimeridian_are_found(tmp_path: Path, monkeypatch: 
     for number in (8, 9, 14, 15):
         query = Query(window_at(blocks, number))
         assert approximate.search(query).rows[0] == exact.plain(query).rows[0]
+
+
+def test_the_command_line_builds_an_index_and_says_what_is_there(small: Gallery) -> None:
+    from helpers.command_line import x2l
+
+    assert "approximate index" not in x2l("index", "--info", "--out", small.address)
+    values = json.loads(x2l("index", "--approximate", "--out", small.address, "--json").splitlines()[-1])
+    assert values["approximate index"].startswith("current")
+    add_blocks(small, blocks_of(np.random.default_rng(9), 1, 3, x=X + 24), "east")
+    assert "stale" in x2l("index", "--info", "--out", small.address)
+    assert "current" in x2l("index", "--approximate", "--replace", "--out", small.address)
+    assert "no gallery" in x2l("index", "--approximate", "--out", small.address + "-other", code=2)
+    assert "no search 'fast'" in x2l("localize", "a.mp4", "--gallery", small.address, "--search", "fast", code=2)

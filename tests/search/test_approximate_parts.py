@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -16,8 +17,8 @@ from x2localizer.gallery.store import TileBlock
 from x2localizer.gallery.tiles import TileReader
 from x2localizer.search import Searcher, build_index
 from x2localizer.search.approximate.cells import CellGrid, find
-from x2localizer.search.approximate.codebooks import LEVELS, Codebooks, kmeans, nearest, principal
-from x2localizer.search.approximate.kernels import BINS, best_products, sum_votes, vote
+from x2localizer.search.approximate.codebooks import LEVELS, Bytes, Codebooks, kmeans, nearest, principal
+from x2localizer.search.approximate.kernels import BINS, UInt32, best_products, sum_votes, vote
 from x2localizer.search.approximate.lists import LISTS, Lists
 from x2localizer.search.approximate.reference import exact_best
 from x2localizer.search.approximate.synthetic import CodeStatistics, _fitted, draw_windows, make_country
@@ -57,7 +58,7 @@ def test_entries_are_the_nearest_of_what_is_left(codes: Codes, books: Codebooks)
 def test_tables_tell_similarities(codes: Codes, books: Codebooks) -> None:
     entries, _ = books.encode(codes)
     tables = books.tables(codes[:3])
-    told = sum(tables[:, level, entries[:, level]] for level in range(LEVELS))
+    told = np.stack([tables[:, level, entries[:, level]] for level in range(LEVELS)]).sum(0)
     true = codes[:3] @ codes.T
     assert np.abs(told - true).mean() < 0.05
     assert np.corrcoef(told.ravel(), true.ravel())[0, 1] > 0.97
@@ -89,7 +90,7 @@ def test_clusters_are_those_of_the_plain_algorithm(codes: Codes) -> None:
     np.testing.assert_allclose(basis.T @ basis, np.eye(basis.shape[1]), atol=1e-5)
 
 
-def _lists(books: Codebooks, codes: Codes, cells: int) -> tuple[Lists, np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+def _lists(books: Codebooks, codes: Codes, cells: int) -> tuple[Lists, Bytes, UInt32]:
     entries, _ = books.encode(codes)
     number = entries[:, 0].astype(np.int64) * 256 + entries[:, 1]
     order = np.argsort(number, kind="stable")
@@ -104,7 +105,7 @@ def test_votes_are_the_best_similarities_of_the_nearest_lists(codes: Codes, book
     table = books.tables(codes[:1])[0]
     best = np.empty(90, np.uint8)
     worth = vote(table, lists.offsets, lists.cells, lists.entries, most, np.empty(BINS, np.int64), best)
-    told = sum(table[level, entries[:, level]] for level in range(LEVELS))
+    told = np.stack([table[level, entries[:, level]] for level in range(LEVELS)]).sum(0)
     base = table[0, entries[:, 0]] + table[1, entries[:, 1]]
     floor = 1.0 - 254 * worth
     plain = np.zeros(90)
@@ -219,8 +220,8 @@ def test_a_synthetic_country_resumes_and_looks_like_its_statistics(tmp_path: Pat
     assert all(window.shape == (8, D) for window in windows)
 
 
-def _sorted(blocks: object) -> list[TileBlock]:
-    return sorted(blocks, key=lambda block: (block.y, block.x))  # type: ignore[call-overload, no-any-return]
+def _sorted(blocks: Iterable[TileBlock]) -> list[TileBlock]:
+    return sorted(blocks, key=lambda block: (block.y, block.x))
 
 
 def test_the_state_of_a_gallery_changes_with_its_tiles_only(tmp_path: Path) -> None:

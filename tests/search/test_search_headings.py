@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from x2localizer.gallery import Gallery, index, open_gallery
 from x2localizer.gallery.tiles import TileReader
 from x2localizer.localize import Localizer
 from x2localizer.localize.track.fields import TileField, patches_of
-from x2localizer.search import Searcher
+from x2localizer.search import Searcher, build_index
 from x2localizer.similarity import Query
 from x2localizer.sources.imagery import open_imagery
 from x2localizer.sources.roads import Roads
@@ -114,6 +115,21 @@ def test_a_window_localizer_moves_the_way_it_looks(bundle: Bundle, gallery: Gall
     x, y = _tile_of(fix.guess.lat_deg, fix.guess.lon_deg)
     assert abs(x - 160011.5) < 1.0
     assert abs(y - 200010.5) < 1.0
+
+
+def test_a_window_localizer_gives_the_same_fixes_with_an_approximate_index(
+    bundle: Bundle, gallery: Gallery, imagery: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(gallery.address, tmp_path / "g")
+    copy = open_gallery(tmp_path / "g")
+    build_index(copy)
+    settings = LocalizeSettings(keyframe_spacing_s=4.0, sharpness=30.0)
+    exact, approximate = (Localizer(copy, bundle, settings, search=mode) for mode in ("exact", "approximate"))
+    for k in range(4):
+        frame = Frame(k, 4.0 * k, _looking(imagery, 160006 + k, 200010, 1))
+        a, b = exact.update(frame), approximate.update(frame)
+        assert a.guess == b.guess
+        assert [one.region for one in a.candidates] == [one.region for one in b.candidates]
 
 
 def _tile_of(lat: float, lon: float) -> tuple[float, float]:

@@ -33,7 +33,7 @@ from x2localizer.similarity import Query
 from x2localizer.types import Codes, Floats, Ints
 
 IN_MEMORY = 30_000
-"""Regions up to which the exact search keeps all tiles in memory; above, it reads them once for all windows."""
+"""Regions up to which the exact search is measured, too, with all tiles in memory."""
 SEARCH = """
 import json, sys, time
 import numpy as np
@@ -106,7 +106,7 @@ def country_side(regions: int) -> int:
 
 
 def _build(gallery: Gallery, progress: Progress) -> float:
-    """Build the index, or go on with it; returns the seconds that all runs together took."""
+    """Build the index, or go on with it; returns the seconds that all runs together took, if they were measured."""
     path = Path(gallery.address) / "build_s.json"
     before = float(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else 0.0
     start = time.perf_counter()
@@ -116,14 +116,14 @@ def _build(gallery: Gallery, progress: Progress) -> float:
         progress(what, done, total)
 
     build_index(gallery, progress=note)
-    return float(json.loads(path.read_text(encoding="utf-8")))
+    return float(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else math.nan
 
 
 def exact_answers(gallery: Gallery, windows: list[Codes], progress: Progress, least: Floats | None = None) -> Ints:
     """The ten best regions of each window by the exact search, (windows, 10); worked out once and kept."""
     path = Path(gallery.address) / f"exact-{len(windows)}.npy"
     if not path.is_file():
-        if len(gallery.regions) <= IN_MEMORY or gallery.manifest.headings > 1:
+        if gallery.manifest.headings > 1:
             searcher = Searcher.over(gallery, memory_mb=3000)
             rows = [searcher.search(Query(window)).rows for window in windows]
         else:
