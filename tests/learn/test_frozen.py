@@ -45,7 +45,17 @@ def test_only_the_first_process_computes_what_is_frozen(
     torch.testing.assert_close(found.tokens_of(rows), found.tokens[rows])
 
 
-def test_tokens_of_regions_stay_on_the_cpu_until_a_batch_needs_them() -> None:
-    frozen = Frozen(torch.zeros(9, 16, device="meta"), torch.zeros(9, 49, 16), torch.zeros(3, 16, device="meta"))
-    batch = frozen.tokens_of(torch.tensor([4, 4, 1]))
-    assert (batch.device.type, batch.shape) == ("meta", (3, 49, 16))
+def test_codes_stay_in_the_file_until_a_batch_needs_them(run: Path, tiny_dataset: Path, tmp_path: Path) -> None:
+    model = restore(load_checkpoint(run / "full" / "best.safetensors"))
+    frozen = freeze(model, Videos(open_dataset(tiny_dataset), "train", MODEL), tmp_path)
+    (file,) = tmp_path.glob("frozen-*.safetensors")
+    assert file.name in Path("/proc/self/maps").read_text()  # mapped, so that processes share its pages
+    away = Frozen(frozen.whole, frozen.tokens, frozen.teacher, torch.device("meta"))
+    rows = torch.tensor([1, 1, 0])
+    for kept, batch in (
+        (frozen.whole, away.whole_of(rows)),
+        (frozen.tokens, away.tokens_of(rows)),
+        (frozen.teacher, away.teacher_of(rows)),
+    ):
+        assert kept.device.type == "cpu"
+        assert (batch.device.type, batch.shape) == ("meta", (3, *kept.shape[1:]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 from rich.table import Table
@@ -18,9 +18,14 @@ from x2localizer.cli.common import (
     needs_training,
     progress_bar,
     show_values,
+    split_words,
     status_lines,
 )
 from x2localizer.config import RELEASED, TrainSettings, load_config
+from x2localizer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from x2localizer.learn.precision import Precision
 
 app = typer.Typer(help="Measure speeds. Every bench prints a table, or with --json one object.", no_args_is_help=True)
 
@@ -417,6 +422,7 @@ def precision(
     deit: Annotated[
         bool, typer.Option("--deit", help="Untrained towers of the paper's size instead, speed alone.")
     ] = False,
+    precisions: Annotated[str, typer.Option(help="Which to compare with fp32, by comma.")] = "fp16,int8",
     times: Annotated[int, typer.Option(min=1, help="Rounds of timing; the best counts.")] = 7,
     work: Annotated[Path | None, typer.Option(help="Folder for codes, kept for the next run.")] = None,
     as_json: JsonOption = False,
@@ -432,11 +438,15 @@ def precision(
 
     if deit:
         needs_training()
+    asked = split_words(precisions)
+    if not asked or not set(asked) <= {"fp16", "int8"}:
+        raise ConfigError(f"'{precisions}' are no precisions.", "Use fp16, int8 or fp16,int8.")
     with TemporaryDirectory(prefix="x2l-bench-") as folder, progress_bar("measuring", quiet=as_json) as progress:
         large = deit_bundle(Path(folder)) if deit else None
+        source = None if data is None or deit else open_dataset(data)
         rows = bench_precision(
-            large or open_bundle(bundle), None if data is None or deit else open_dataset(data), work or Path(folder),
-            split=split, clips=clips, times=times, report=lambda what, done, total: progress(done, total, what),
+            large or open_bundle(bundle), source, work or Path(folder), split=split, clips=clips, times=times,
+            precisions=cast(list["Precision"], asked), report=lambda what, done, total: progress(done, total, what),
         )  # fmt: skip
     values = measured({"bundle": "deit-s, random weights" if deit else bundle, "split": split, "rows": to_values(rows)})
     if as_json:

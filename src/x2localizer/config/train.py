@@ -97,6 +97,9 @@ class StageSettings(Settings):
     """Batches to train on."""
     batch: int = Field(64, ge=2)
     """Pairs or videos in a batch, in each process."""
+    accumulate: int = Field(1, ge=1)
+    """Parts that a batch passes through the towers in, one after the other. The gradient is that of the whole batch; it
+    takes the memory of a part, and a second forward pass."""
     optimizer: Literal["adamw", "muon"] = "adamw"
     """AdamW as in the paper, or Muon for hidden matrices (AdamW for the rest), which saves steps in small towers."""
     lr: float = Field(1e-3, gt=0)
@@ -145,6 +148,8 @@ class TrainSettings(Settings):
     """Processes on each machine, one per GPU. Each draws its own batch; the regions of all are negatives."""
     nodes: int = Field(1, ge=1)
     """Machines."""
+    checkpointing: bool = False
+    """Compute the inside of each block again for its gradient instead of keeping it: less memory, a third more time."""
     precision: Literal["32-true", "bf16-mixed"] = "32-true"
     """bf16-mixed is for GPUs; on CPUs it is far slower."""
 

@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -20,20 +21,32 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Frozen:
-    """Codes of the training split that no longer change.
+    """Codes of the training split that no longer change, in memory that is mapped from their file.
 
-    whole: one code for each region, (n, d), on the model's device.
-    tokens: one code for each tile, (n, l, d), in memory that is mapped from the file: on GAMa they take 4 GB.
-    teacher: one code for each full video, (v, d), on the model's device.
+    On GAMa they take 4.1 GB: all processes of a machine share these pages, and no device holds more than a batch.
+
+    whole: one code for each region, (n, d).
+    tokens: one code for each tile, (n, l, d).
+    teacher: one code for each full video, (v, d).
+    device: where batches go.
     """
 
     whole: Tensor
     tokens: Tensor
     teacher: Tensor
+    device: torch.device
+
+    def whole_of(self, regions: Tensor) -> Tensor:
+        """The codes of some regions, on the device: (r,) on the CPU -> (r, d)."""
+        return self.whole[regions].to(self.device)
 
     def tokens_of(self, regions: Tensor) -> Tensor:
-        """The tokens of some regions, on the model's device: (r,) on the CPU -> (r, l, d)."""
-        return self.tokens[regions].to(self.whole.device)
+        """The tokens of some regions, on the device: (r,) on the CPU -> (r, l, d)."""
+        return self.tokens[regions].to(self.device)
+
+    def teacher_of(self, videos: Tensor) -> Tensor:
+        """The teacher's codes of some videos, on the device: (v,) on the CPU -> (v, d)."""
+        return self.teacher[videos].to(self.device)
 
 
 def freeze(model: Model, train: Videos, folder: Path) -> Frozen:
@@ -51,5 +64,5 @@ def freeze(model: Model, train: Videos, folder: Path) -> Frozen:
         teacher = embed_prefixes(model, train, [full])[full].whole
         write_tensors(path, {"whole": regions.whole, "tokens": regions.tokens, "teacher": teacher})
     wait_for_all()
-    codes, device = load_file(path), next(model.parameters()).device
-    return Frozen(codes["whole"].to(device), codes["tokens"], codes["teacher"].to(device))
+    codes = load_file(path)  # maps the file
+    return Frozen(codes["whole"], codes["tokens"], codes["teacher"], next(model.parameters()).device)

@@ -23,6 +23,7 @@ from x2localizer.config import STAGES, StageSettings, TrainSettings
 from x2localizer.datasets.dataset import open_dataset
 from x2localizer.errors import CheckpointError, UserError
 from x2localizer.files import only_writer, write_text
+from x2localizer.learn.accumulate import backward
 from x2localizer.learn.batches import Videos, rng_for
 from x2localizer.learn.bundle_weights import bundle_folder, load_origin
 from x2localizer.learn.checkpoint import load_checkpoint, load_optimizer, load_start, load_weights, save_checkpoint
@@ -76,6 +77,7 @@ def train(
         videos = Videos(source, "train", settings.model), Videos(source, "val", settings.model)
         fresh = origin is None and not any((out / name / "last.safetensors").is_file() for name in STAGES)
         model = Model(settings.model, pretrained=fresh).to(fabric.device)
+        model.set_checkpointing(settings.checkpointing)
         if origin is not None:
             load_start(model, origin)
         # Frozen codes are kept next to the model that made them: runs that start from it share the work.
@@ -161,11 +163,11 @@ def run_stage(
         model.train()
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(stage.settings, step) * group.get("share", 1.0)
-        with fabric.autocast():
-            losses = stage.loss(model, batch.to(fabric.device))
-        _insist_finite(stage.name, step, losses.terms, folder)
         optimizer.zero_grad(set_to_none=True)
-        fabric.backward(losses.total)
+        losses = backward(
+            stage, model, batch.to(fabric.device), stage.settings.accumulate, fabric.backward, fabric.autocast,
+            lambda found, step=step: _insist_finite(stage.name, step, found.terms, folder),  # type: ignore[misc]
+        )  # fmt: skip
         average_gradients(p.grad for p in wanted if p.grad is not None)
         torch.nn.utils.clip_grad_norm_(wanted, 1.0)
         optimizer.step()
@@ -211,10 +213,10 @@ def _resume(path: Path, model: Model, optimizer: torch.optim.Optimizer, settings
 
 
 def _comparable(settings: TrainSettings) -> TrainSettings:
-    """Settings without those that may change when a run is resumed: how long its stages are, and how it reads."""
-    same = {"steps": 1, "evaluate_every": 1, "patience": 1}
+    """Settings without those that may change when a run is resumed: lengths of stages, reading, and saving memory."""
+    same = {"steps": 1, "evaluate_every": 1, "patience": 1, "accumulate": 1}
     stages = {name: getattr(settings, name).model_copy(update=same) for name in STAGES}
-    return settings.model_copy(update={**stages, "workers": 1})
+    return settings.model_copy(update={**stages, "workers": 1, "checkpointing": False})
 
 
 def _insist_finite(stage: str, step: int, terms: dict[str, torch.Tensor], folder: Path) -> None:

@@ -57,6 +57,11 @@ class Model(nn.Module):
         """Whether a weight belongs to the adapters, by its name in the model's state dict."""
         return self.family.is_adapter(name.partition(".")[2])
 
+    def set_checkpointing(self, on: bool) -> None:
+        """Whether towers compute the inside of blocks again for gradients, instead of keeping it."""
+        self.ground.set_checkpointing(on)
+        self.aerial.set_checkpointing(on)
+
     def set_trainable(self, what: Trains) -> None:
         """Freeze all but what a stage trains; a model without adapters trains its towers instead of them."""
         adapted = self.family.has_adapters(self.settings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, Self, TypeVar
 
@@ -41,6 +41,7 @@ class OnDevice(Protocol):
 
 
 Batch = TypeVar("Batch", bound=OnDevice)
+Codes = tuple[Tensor, ...]
 BACK_WEIGHT = 0.3
 """Of the loss from tile to frame, beside that from frame to tile."""
 
@@ -52,7 +53,8 @@ class Stage(Generic[Batch]):
     name: as in the config.
     trains: which weights.
     draw: the batch of a random stream.
-    loss: the losses of a batch.
+    embed: codes of a batch, tensors whose first axis is that of the batch; each row depends on its own pictures alone.
+    compare: the losses of codes, over the whole batch and all processes.
     judge: metrics of a model on held-out videos.
     select: the metric that decides which model is best, out of those.
     """
@@ -61,16 +63,24 @@ class Stage(Generic[Batch]):
     trains: Trains
     settings: StageSettings
     draw: Callable[[np.random.Generator], Batch]
-    loss: Callable[[Model, Batch], Losses]
+    embed: Callable[[Model, Batch], Codes]
+    compare: Callable[[Codes, Batch], Losses]
     judge: Callable[[Model], dict[str, float]]
     select: Callable[[dict[str, float]], float]
+
+    def loss(self, model: Model, batch: Batch) -> Losses:
+        """The losses of a batch, in one pass."""
+        return self.compare(self.embed(model, batch), batch)
 
 
 def image_stage(settings: TrainSettings, train: Videos, held_out: Videos) -> Stage[PairBatch]:
     """Stage 1: frame-tile pairs with L_smcl; everything but the adapters trains."""
 
-    def loss(model: Model, batch: PairBatch) -> Losses:
-        frames, tiles = model.pairs(batch.frames, batch.tiles)
+    def embed(model: Model, batch: PairBatch) -> Codes:
+        return model.pairs(batch.frames, batch.tiles)
+
+    def compare(codes: Codes, batch: PairBatch) -> Losses:
+        frames, tiles = codes
         # A tile that lies less than one tile away shows the same street: it is no negative.
         allowed = allowed_columns(batch.places, 1.0)
         s_img = best_heading_similarity(frames, gather_rows(tiles))
@@ -78,7 +88,7 @@ def image_stage(settings: TrainSettings, train: Videos, held_out: Videos) -> Sta
         return Losses(value, {"smcl": value})
 
     return Stage(
-        "image", "everything", settings.image, lambda rng: train.pair_batch(rng, settings.image), loss,
+        "image", "everything", settings.image, lambda rng: train.pair_batch(rng, settings.image), embed, compare,
         lambda model: {"pair@1": pair_recall(model, held_out)}, lambda metrics: metrics["pair@1"],
     )  # fmt: skip
 
@@ -92,11 +102,13 @@ def heading_stage(settings: TrainSettings, train: Videos, held_out: Videos) -> S
     temperature = settings.objective.tau_sm
     ahead = capabilities_of(settings.model).ahead
 
-    def loss(model: Model, batch: PairBatch) -> Losses:
+    def embed(model: Model, batch: PairBatch) -> Codes:
         assert isinstance(model.aerial, HeadingTower)
         ways = batch.headings[:, None] + torch.arange(4, device=batch.headings.device) * (math.pi / 2)
-        tiles = model.aerial.embed_headings(batch.tiles, ways)  # (b, 4, d)
-        frames = model.ground(batch.frames)
+        return model.ground(batch.frames), model.aerial.embed_headings(batch.tiles, ways)  # (b, d), (b, 4, d)
+
+    def compare(codes: Codes, batch: PairBatch) -> Losses:
+        frames, tiles = codes
         allowed, own = allowed_columns(batch.places, 1.0), targets(frames)
         every = gather_rows(tiles).flatten(0, 1)
         to_tile = soft_margin_loss(
@@ -107,7 +119,7 @@ def heading_stage(settings: TrainSettings, train: Videos, held_out: Videos) -> S
         return Losses(to_tile + BACK_WEIGHT * to_frame, {"to_tile": to_tile, "to_frame": to_frame})
 
     return Stage(
-        "image", "everything", settings.image, lambda rng: train.pair_batch(rng, settings.image, ahead), loss,
+        "image", "everything", settings.image, lambda rng: train.pair_batch(rng, settings.image, ahead), embed, compare,
         lambda model: heading_recalls(model, held_out, temperature),
         lambda metrics: float(np.mean(list(metrics.values()))),
     )  # fmt: skip
@@ -117,22 +129,30 @@ def full_stage(settings: TrainSettings, train: Videos, held_out: Videos) -> Stag
     """Stage 2: full videos and regions with L_full; the adapters of both towers train."""
     full = settings.model.frames
 
-    def loss(model: Model, batch: RegionBatch) -> Losses:
+    def embed(model: Model, batch: RegionBatch) -> Codes:
         videos = model.prefixes(batch.frames, [full], poses=batch.poses)[full]
         regions = model.regions(batch.tiles)
-        s_g = videos.whole @ gather_rows(regions.whole).t()
+        if not settings.objective.eta_keep:
+            return videos.whole, regions.whole
+        ground, aerial = image_codes(model.ground, batch.frames), image_codes(model.aerial, batch.tiles)
+        return videos.whole, regions.whole, videos.tokens, ground, regions.tokens, aerial
+
+    def compare(codes: Codes, batch: RegionBatch) -> Losses:
+        videos, regions, *kept = codes
+        s_g = videos @ gather_rows(regions).t()
         allowed = allowed_columns(batch.places, settings.model.region_tiles)
         value = row_cross_entropy(s_g, settings.objective.tau_c, target=targets(s_g), allowed=allowed)
         losses = Losses(value, {f"global_{full}": value})
-        if not settings.objective.eta_keep:
-            return losses
-        ground, aerial = image_codes(model.ground, batch.frames), image_codes(model.aerial, batch.tiles)
-        return with_keep(losses, [(videos.tokens, ground), (regions.tokens, aerial)], settings.objective.eta_keep)
+        return with_keep(losses, _in_pairs(kept), settings.objective.eta_keep) if kept else losses
 
     return Stage(
-        "full", "adapters", settings.full, lambda rng: train.region_batch(rng, settings.full), loss,
+        "full", "adapters", settings.full, lambda rng: train.region_batch(rng, settings.full), embed, compare,
         lambda model: recalls(model, held_out, [full], settings.objective), lambda metrics: metrics[f"s_g@{full}"],
     )  # fmt: skip
+
+
+def _in_pairs(codes: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
+    return list(zip(codes[::2], codes[1::2], strict=True))
 
 
 def with_keep(losses: Losses, pairs: list[tuple[Tensor, Tensor]], weight: float) -> Losses:
@@ -154,27 +174,35 @@ def progressive_stage(settings: TrainSettings, train: Videos, held_out: Videos, 
     aggregate = fine_similarity if objective.fine == "s_f" else best_tile_similarity
     region_of = torch.from_numpy(train.region_of)
 
-    def loss(model: Model, batch: VideoBatch) -> Losses:
-        columns = region_of[gather_rows(batch.videos).cpu()]
-        whole = frozen.whole[columns.to(frozen.whole.device)]
+    def embed(model: Model, batch: VideoBatch) -> Codes:
         prefixes = model.prefixes(batch.frames, budgets, poses=batch.poses)
-        s_g = {budget: prefix.whole @ whole.t() for budget, prefix in prefixes.items()}
+        codes = [*(prefixes[budget].whole for budget in budgets), *(prefixes[budget].tokens for budget in budgets)]
+        if objective.eta_keep:
+            codes.append(image_codes(model.ground, batch.frames))
+        return tuple(codes)
+
+    def compare(codes: Codes, batch: VideoBatch) -> Losses:
+        prefixes = dict(zip(budgets, codes, strict=False))
+        tokens = dict(zip(budgets, codes[len(budgets) :], strict=False))
+        columns = region_of[gather_rows(batch.videos).cpu()]
+        whole = frozen.whole_of(columns)
+        s_g = {budget: prefixes[budget] @ whole.t() for budget in budgets}
         s_f = {}
         if fine := [budget for budget in budgets if objective.lambda_f[budget]]:
-            tokens = frozen.tokens_of(columns)
+            tiles = frozen.tokens_of(columns)
             for budget in fine:
-                s_f[budget] = aggregate(token_similarity(prefixes[budget].tokens, tokens), objective.tau_f)
-        teacher = frozen.teacher[batch.videos] @ whole.t()
+                s_f[budget] = aggregate(token_similarity(tokens[budget], tiles), objective.tau_f)
+        teacher = frozen.teacher_of(batch.videos.cpu()) @ whole.t()
         allowed = allowed_columns(batch.places, settings.model.region_tiles)
         losses = total_loss(s_g, s_f, teacher, objective, allowed, targets(teacher))
         if not objective.eta_keep:
             return losses
-        codes = image_codes(model.ground, batch.frames)
-        return with_keep(losses, [(p.tokens, codes[:, :budget]) for budget, p in prefixes.items()], objective.eta_keep)
+        pairs = [(tokens[budget], codes[-1][:, :budget]) for budget in budgets]
+        return with_keep(losses, pairs, objective.eta_keep)
 
     return Stage(
         "progressive", "ground adapters", settings.progressive,
-        lambda rng: train.video_batch(rng, settings.progressive), loss,
+        lambda rng: train.video_batch(rng, settings.progressive), embed, compare,
         lambda model: recalls(model, held_out, budgets, settings.objective), _mean_recall(settings),
     )  # fmt: skip
 

@@ -8,16 +8,20 @@ tiles of a region, into *set codes* (Phi in the paper). Networks that do so are 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeVar
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from x2localizer.config import ModelSettings, Settings
 from x2localizer.encoders.protocol import Capabilities
 from x2localizer.errors import UserError
+
+Out = TypeVar("Out")
 
 
 class SetEmbedding(NamedTuple):
@@ -66,6 +70,18 @@ class Tower(nn.Module):
         super().__init__()
         self.size, self.instances, self.grid = plan.size, plan.instances, plan.grid
         self.options = options
+        self.checkpointing = False
+
+    def set_checkpointing(self, on: bool) -> None:
+        """Whether to compute what lies inside blocks again for gradients, instead of keeping it."""
+        self.checkpointing = on
+
+    def _saving(self, block: Callable[..., Out], *tensors: Tensor) -> Out:
+        """What a block makes of tensors; with checkpointing, only they are kept for the gradient."""
+        if self.checkpointing and torch.is_grad_enabled():
+            out: Out = checkpoint(block, *tensors, use_reentrant=False)
+            return out
+        return block(*tensors)
 
     def embed_images(self, images: Tensor) -> Tensor:
         """Image codes before they are scaled to length 1: (n, 3, H, W) -> (n, d)."""

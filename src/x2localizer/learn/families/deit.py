@@ -8,6 +8,7 @@ each, p tokens (cls, dist, patches), c width, d output.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -66,6 +67,11 @@ class DeitTower(Tower):
         """Adapters with a skip use the same numbers in another way; sizes show in the position embeddings."""
         return "-skip" if sets and self.skip else ""
 
+    def set_checkpointing(self, on: bool) -> None:
+        """Also in the blocks that timm runs."""
+        super().set_checkpointing(on)
+        self.backbone.set_grad_checkpointing(on)
+
     # Image level ---------------------------------------------------------------------------------------------------
 
     def embed_images(self, images: Tensor) -> Tensor:
@@ -84,7 +90,7 @@ class DeitTower(Tower):
         if not (adapt and self.adapted):
             return super().embed_sets(images)
         b, s = images.shape[:2]
-        z = self._spatial(0, self._tokens(images.flatten(0, 1)))
+        z = self._saving(partial(self._spatial, 0), self._tokens(images.flatten(0, 1)))
         return pool(self._blocks(z, [(slice(None), b, s, self.instance_embedding[:s])]).reshape(b, s, -1))
 
     def embed_prefixes(self, videos: Tensor, lengths: Sequence[int], *, adapt: bool = True) -> dict[int, SetEmbedding]:
@@ -137,18 +143,23 @@ class DeitTower(Tower):
             order += [start + k for start in starts for k in range(length)]
             groups.append((part, len(starts), length, self.instance_embedding[:length]))
         index = torch.tensor(order, device=images.device)
-        raw = self._blocks(self._spatial(0, self._tokens(images))[members[index]], groups)
+        first = self._saving(partial(self._spatial, 0), self._tokens(images))
+        raw = self._blocks(first[members[index]], groups)
         return torch.empty_like(raw).index_copy(0, index, raw)
 
     def _blocks(self, z: Tensor, groups: Sequence[Group]) -> Tensor:
         """From the first block's adapter to the heads: (instances, p, c) -> (instances, d)."""
-        for i, block in enumerate(self.backbone.blocks):
-            if i:
-                z = self._spatial(i, z)
-            across = [self._across(i, z[part], b, s, places) for part, b, s, places in groups]
-            z = z + (across[0] if len(across) == 1 else torch.cat(across))
-            z = z + block.mlp(block.norm2(z))
+        for i in range(len(self.backbone.blocks)):
+            z = self._saving(partial(self._block, i, groups), z)
         return self._heads(self.backbone.norm(z))
+
+    def _block(self, i: int, groups: Sequence[Group], z: Tensor) -> Tensor:
+        block = self.backbone.blocks[i]
+        if i:
+            z = self._spatial(i, z)
+        across = [self._across(i, z[part], b, s, places) for part, b, s, places in groups]
+        z = z + (across[0] if len(across) == 1 else torch.cat(across))
+        return z + cast(Tensor, block.mlp(block.norm2(z)))
 
     def _spatial(self, i: int, tokens: Tensor) -> Tensor:
         """The spatial attention of a block, with its residual. In the last block only cls and dist are computed."""

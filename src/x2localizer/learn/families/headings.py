@@ -16,7 +16,9 @@ in fog. Shapes: n pictures, h headings, p tokens, c width, d numbers in a code.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -87,7 +89,10 @@ class HeadingTower(Tower):
 
     def embed_images(self, images: Tensor) -> Tensor:
         """Image codes of frames before they are scaled: (n, 3, H, W) -> (n, d)."""
-        return self._heads(self.backbone.norm(self.backbone.blocks(self._tokens(images)))[:, :PREFIX_TOKENS])
+        z = self._tokens(images)
+        for block in self.backbone.blocks:
+            z = self._saving(cast(Callable[..., Tensor], block), z)
+        return self._heads(self.backbone.norm(z)[:, :PREFIX_TOKENS])
 
     def forward(self, images: Tensor) -> Tensor:
         """Codes of frames, shorter where they say little, (n, d); of tiles, one for each heading, (n, h, d)."""
@@ -106,24 +111,28 @@ class HeadingTower(Tower):
         """
         z = self._tokens(images)
         n, h = headings.shape
-        waves = _waves(headings)
-        looks = z
-        for i, block in enumerate(self.backbone.blocks):
-            normed = block.norm1(z)
-            q, k, v = split_heads(block.attn.qkv(normed), block.attn.num_heads)
-            if i >= self.shared:
-                if i == self.shared:
-                    looks = z[:, None, :PREFIX_TOKENS].expand(n, h, PREFIX_TOKENS, -1)
-                looks = looks + self.turns[i - self.shared](waves)[:, :, None]
-                asks = block.attn.qkv(block.norm1(looks.reshape(n, h * PREFIX_TOKENS, -1)))
-                answers = block.attn.proj(attend(split_heads(asks, block.attn.num_heads)[0], k, v))
-                looks = looks + answers.reshape(looks.shape)
-                looks = looks + block.mlp(block.norm2(looks))
-            if i + 1 < len(self.backbone.blocks):
-                z = z + block.attn.proj(attend(q, k, v))
-                z = z + block.mlp(block.norm2(z))
+        waves, looks = _waves(headings), z
+        for i in range(len(self.backbone.blocks)):
+            z, looks = self._saving(partial(self._turned, i), z, looks, waves)
         tokens = self.backbone.norm(looks).reshape(n * h, PREFIX_TOKENS, -1)
         return F.normalize(self._heads(tokens), dim=-1).reshape(n, h, -1)
+
+    def _turned(self, i: int, z: Tensor, looks: Tensor, waves: Tensor) -> tuple[Tensor, Tensor]:
+        """One block: of the tokens that all headings share, and of those that each has for itself."""
+        block, (n, h) = self.backbone.blocks[i], waves.shape[:2]
+        q, k, v = split_heads(block.attn.qkv(block.norm1(z)), block.attn.num_heads)
+        if i >= self.shared:
+            if i == self.shared:
+                looks = z[:, None, :PREFIX_TOKENS].expand(n, h, PREFIX_TOKENS, -1)
+            looks = looks + self.turns[i - self.shared](waves)[:, :, None]
+            asks = block.attn.qkv(block.norm1(looks.reshape(n, h * PREFIX_TOKENS, -1)))
+            answers = block.attn.proj(attend(split_heads(asks, block.attn.num_heads)[0], k, v))
+            looks = looks + answers.reshape(looks.shape)
+            looks = looks + block.mlp(block.norm2(looks))
+        if i + 1 < len(self.backbone.blocks):
+            z = z + block.attn.proj(attend(q, k, v))
+            z = z + block.mlp(block.norm2(z))
+        return z, looks
 
     def _tokens(self, images: Tensor) -> Tensor:
         """Patches with positions, cls and dist: (n, p, c)."""
