@@ -422,6 +422,7 @@ def precision(
     deit: Annotated[
         bool, typer.Option("--deit", help="Untrained towers of the paper's size instead, speed alone.")
     ] = False,
+    threads: Annotated[int, typer.Option(min=0, help="Threads of the encoders; 0 is one for each core.")] = 0,
     precisions: Annotated[str, typer.Option(help="Which to compare with fp32, by comma.")] = "fp16,int8",
     times: Annotated[int, typer.Option(min=1, help="Rounds of timing; the best counts.")] = 7,
     work: Annotated[Path | None, typer.Option(help="Folder for codes, kept for the next run.")] = None,
@@ -442,23 +443,43 @@ def precision(
     if not asked or not set(asked) <= {"fp16", "int8"}:
         raise ConfigError(f"'{precisions}' are no precisions.", "Use fp16, int8 or fp16,int8.")
     with TemporaryDirectory(prefix="x2l-bench-") as folder, progress_bar("measuring", quiet=as_json) as progress:
-        large = deit_bundle(Path(folder)) if deit else None
+        large = deit_bundle(Path(folder), ("frame", "tile"), threads) if deit else None
         source = None if data is None or deit else open_dataset(data)
         rows = bench_precision(
-            large or open_bundle(bundle), source, work or Path(folder), split=split, clips=clips, times=times,
-            precisions=cast(list["Precision"], asked), report=lambda what, done, total: progress(done, total, what),
+            large or open_bundle(bundle, threads=threads), source, work or Path(folder), split=split, clips=clips,
+            times=times, precisions=cast(list["Precision"], asked),
+            report=lambda what, done, total: progress(done, total, what),
         )  # fmt: skip
-    values = measured({"bundle": "deit-s, random weights" if deit else bundle, "split": split, "rows": to_values(rows)})
+    values = measured(
+        {
+            "bundle": "deit-s, random weights" if deit else bundle,
+            "split": split,
+            "threads": threads,
+            "rows": to_values(rows),
+        }
+    )
     if as_json:
         typer.echo(json.dumps(values))
         return
     table = Table(title=f"{values['bundle']} by precision", title_justify="left")
-    for title in ("precision", "MB", "ms a frame", "times", "ms a tile", "times", "R@1 1 / 2 / 4 / 8", "points lost"):
+    for title in (
+        "precision",
+        "MB",
+        "ms a frame",
+        "times",
+        "ms a tile",
+        "times",
+        "CPU ms a frame",
+        "times",
+        "R@1 1 / 2 / 4 / 8",
+        "points lost",
+    ):
         table.add_column(title)
     for row in values["rows"]:
         table.add_row(
             row["precision"], f"{row['bytes'] / 1e6:.1f}", f"{row['ms_frame']:.2f}", f"{row['speedup_frame']:.2f}",
             f"{row['ms_tile']:.2f}", f"{row['speedup_tile']:.2f}",
+            f"{row['cpu_ms_frame']:.2f}", f"{row['speedup_cpu']:.2f}",
             " / ".join(f"{v:.1f}" for v in row["r1"].values()),
             " / ".join(f"{v[0]:.1f} [{v[1]:.1f}, {v[2]:.1f}]" for v in row["r1_lost"].values()),
         )  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from x2localizer.datasets.dataset import Dataset
-from x2localizer.encoders import Bundle, EncoderSpec, Part, SetCodes
+from x2localizer.encoders import Bundle, EncoderSpec, Part, SetCodes, open_bundle
 from x2localizer.evaluate.coarse import coarse
 from x2localizer.evaluate.embed import Embeddings
 from x2localizer.learn.precision import Precision, calibration_pictures, reduce_bundle
@@ -30,6 +30,7 @@ class PrecisionRow:
     bytes: of graphs and weights on disk.
     ms_frame: for one frame by itself.
     ms_tile: for one tile of a full batch.
+    cpu_ms: CPU time for one frame by itself in one thread, which a busy machine changes little.
     r1: R@1 in percent by budget; empty if it was not measured.
     lost: points of R@1 lost to the first row, with the ends of a 95% interval, by budget.
     """
@@ -38,6 +39,7 @@ class PrecisionRow:
     bytes: int
     ms_frame: float
     ms_tile: float
+    cpu_ms: float
     r1: dict[int, float] = field(default_factory=dict)
     lost: dict[int, tuple[float, float, float]] = field(default_factory=dict)
 
@@ -63,7 +65,8 @@ def bench_precision(
     pictures = noise(bundle.spec) if data is None else calibration_pictures(data, bundle.spec)
     twins: dict[str, Bundle] = {"fp32": bundle}
     for precision in precisions:
-        twins[precision] = reduce_bundle(bundle, work / f"bundle-{precision}", precision, pictures, parts=parts)
+        reduced = reduce_bundle(bundle, work / f"bundle-{precision}", precision, pictures, parts=parts)
+        twins[precision] = open_bundle(reduced.root, threads=bundle.threads)
     spent = _in_turns({name: _timers(twin, pictures) for name, twin in twins.items()}, times)
     hits: dict[str, dict[int, Floats]] = {}
     if data is not None:
@@ -76,7 +79,8 @@ def bench_precision(
         for name, twin in twins.items()
     ]
     if MIXED in hits:
-        rows.append(PrecisionRow(MIXED, rows[-1].bytes, rows[-1].ms_frame, rows[0].ms_tile, *_recalls(hits, MIXED)))
+        spent_mixed = rows[-1].ms_frame, rows[0].ms_tile, rows[-1].cpu_ms
+        rows.append(PrecisionRow(MIXED, rows[-1].bytes, *spent_mixed, *_recalls(hits, MIXED)))
     return rows
 
 
@@ -86,7 +90,8 @@ def to_values(rows: Sequence[PrecisionRow]) -> list[dict[str, Any]]:
     return [
         {
             "precision": row.name, "bytes": row.bytes, "ms_frame": row.ms_frame, "ms_tile": row.ms_tile,
-            "speedup_frame": first.ms_frame / row.ms_frame, "speedup_tile": first.ms_tile / row.ms_tile,
+            "cpu_ms_frame": row.cpu_ms, "speedup_frame": first.ms_frame / row.ms_frame,
+            "speedup_tile": first.ms_tile / row.ms_tile, "speedup_cpu": first.cpu_ms / row.cpu_ms,
             "r1": {str(b): v for b, v in row.r1.items()}, "r1_lost": {str(b): list(v) for b, v in row.lost.items()},
         }
         for row in rows
@@ -102,29 +107,34 @@ def noise(spec: EncoderSpec, count: int = 16) -> dict[Part, Images]:
     }
 
 
-def _timers(bundle: Bundle, pictures: dict[Part, Images]) -> tuple[Callable[[], float], Callable[[], float]]:
-    """Milliseconds for a frame alone, and for a tile of a batch."""
+Timer = Callable[[], float]
+
+
+def _timers(bundle: Bundle, pictures: dict[Part, Images]) -> tuple[Timer, Timer, Timer]:
+    """Milliseconds for a frame alone, for a tile of a batch, and of CPU time for a frame in one thread."""
     frame, size = pictures["frame"][:1], min(bundle.spec.tiles_at_once(), 128)
     tiles = np.resize(pictures["tile"], (size, *pictures["tile"].shape[1:]))
+    alone = open_bundle(bundle.root, threads=1, device="cpu", verify=False)
 
     def time_frame() -> float:
         return min(_ms(lambda: bundle.encode_frames(frame)) for _ in range(5))
 
-    return time_frame, lambda: _ms(lambda: bundle.encode_tiles(tiles)) / size
+    def time_cpu() -> float:
+        return min(_ms(lambda: alone.encode_frames(frame), time.process_time) for _ in range(5))
+
+    return time_frame, lambda: _ms(lambda: bundle.encode_tiles(tiles)) / size, time_cpu
 
 
-def _ms(run: Callable[[], object]) -> float:
-    start = time.perf_counter()
+def _ms(run: Callable[[], object], clock: Timer = time.perf_counter) -> float:
+    start = clock()
     run()
-    return 1000 * (time.perf_counter() - start)
+    return 1000 * (clock() - start)
 
 
-def _in_turns(
-    timers: dict[str, tuple[Callable[[], float], Callable[[], float]]], times: int
-) -> dict[str, tuple[float, float]]:
+def _in_turns(timers: dict[str, tuple[Timer, Timer, Timer]], times: int) -> dict[str, list[float]]:
     """The best time of each timer, after one to warm up; in turns, so that a busy machine is busy for all."""
-    found = [{name: (a(), b()) for name, (a, b) in timers.items()} for _ in range(times + 1)][1:]
-    return {name: (min(t[name][0] for t in found), min(t[name][1] for t in found)) for name in timers}
+    rounds = [{name: [timer() for timer in own] for name, own in timers.items()} for _ in range(times + 1)][1:]
+    return {name: [min(found[name][k] for found in rounds) for k in range(3)] for name in timers}
 
 
 def _bytes(root: Path, parts: Sequence[Part]) -> int:

@@ -6,7 +6,7 @@ import json
 import logging
 import shutil
 import warnings
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -100,28 +100,31 @@ def export_bundle(
     out: Path,
     pictures: dict[str, npt.NDArray[np.uint8]] | None = None,
     card: Path | None = None,
+    parts: tuple[Part, ...] | None = None,
 ) -> tuple[Bundle, dict[str, float]]:
     """The bundle of a checkpoint, and each graph's largest difference from torch.
 
     out: the folder of the bundle. It is written elsewhere, checked, and then moved there as a whole.
     pictures: what the graphs are checked on, by part; without them, noise.
     card: a model card (Markdown) to put into the bundle.
+    parts: which of the model's parts to export; all by default.
     """
     model = restore(checkpoint)
+    able = replace(model.capabilities, parts=parts or model.capabilities.parts)
     with new_bundle(out) as work:
         shared = SharedWeights()
-        for name in model.capabilities.parts:
+        for name in able.parts:
             write_graph(_to_onnx(model, name), work / f"{name}.onnx", shared)
         weights = place_weights(model, shared)
         (work / "weights.bin").write_bytes(bytes(shared.data))
         manifest = {
             "format": FORMAT,
             "model": checkpoint.settings.model.model_dump(mode="json"),
-            "capabilities": asdict(model.capabilities),
+            "capabilities": asdict(able),
             "parameters": sum(parameter.numel() for parameter in model.parameters()),
             "config": checkpoint.settings.model_dump(mode="json"),
             "training": {"checkpoint": checkpoint.fingerprint, **checkpoint.state},
-            "fingerprint": files_fingerprint(work, model.capabilities.parts),
+            "fingerprint": files_fingerprint(work, able.parts),
             "weights": weights,
         }
         write_text(work / "bundle.json", json.dumps(manifest, indent=2) + "\n")
@@ -196,7 +199,7 @@ def check_bundle(
         "region": bundle.encode_regions,
     }  # fmt: skip
     differences: dict[str, float] = {}
-    for name in model.capabilities.parts:
+    for name in bundle.spec.parts:
         example = torch.from_numpy(images[name]) if images else _example(model, name, 3, 4, seed=1)
         inputs = _inputs(model, name, example)
         expected = graph_of(model, name)(*inputs.values())

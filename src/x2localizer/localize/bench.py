@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from x2localizer.config import TownSettings
-from x2localizer.encoders import Bundle, open_bundle
+from x2localizer.encoders import Bundle, Part, open_bundle
 from x2localizer.errors import UserError
 from x2localizer.localize.bench_track import bench_track
 from x2localizer.localize.calibrate import drive_frames, town_gallery
@@ -65,8 +65,8 @@ def _one(bundle: Bundle, work: Path, seed: int, seconds: float, tiles: int = 37)
     }  # fmt: skip
 
 
-def deit_bundle(folder: Path) -> Bundle | None:
-    """Untrained towers of the paper's size; None without torch."""
+def deit_bundle(folder: Path, parts: tuple[Part, ...] | None = None, threads: int = 0) -> Bundle | None:
+    """Untrained towers of the paper's size, or some of their parts; None without torch."""
     try:
         from x2localizer.config import TrainSettings, load_config  # noqa: PLC0415
         from x2localizer.learn.checkpoint import load_checkpoint, save_checkpoint  # noqa: PLC0415
@@ -78,5 +78,5 @@ def deit_bundle(folder: Path) -> Bundle | None:
     model = settings.model.model_copy(update={"backbone": settings.model.backbone.model_copy(update={"weights": None})})
     settings = settings.model_copy(update={"model": model})
     save_checkpoint(folder / "c.safetensors", Model(model), settings, {"stage": "image"})
-    export_bundle(load_checkpoint(folder / "c.safetensors"), folder / "bundle")
-    return open_bundle(folder / "bundle")
+    export_bundle(load_checkpoint(folder / "c.safetensors"), folder / "bundle", parts=parts)
+    return open_bundle(folder / "bundle", threads=threads)
