@@ -66,6 +66,7 @@ class Worker:
         self.reader: Reader | None = None
         self.next = self.end = 0
         self._began_s: float | None = None
+        self._began_cpu_s = 0.0
         self._buffer = b""
 
     def start(self) -> None:
@@ -101,13 +102,26 @@ class Worker:
                 for line in lines:
                     if self._take(json.loads(line), tally):
                         return True
-        if self._began_s is not None and time.monotonic() - self._began_s > self._timeout_s:
-            return self._died(tally, "hang")
-        return False
+        return self._hangs() and self._died(tally, "hang")
+
+    def _hangs(self) -> bool:
+        """Whether the input has used up its processor time, or four times that while others used the machine."""
+        if self._began_s is None or time.monotonic() - self._began_s <= self._timeout_s:
+            return False
+        lasted_s = time.monotonic() - self._began_s
+        return lasted_s > 4 * self._timeout_s or self._cpu_s() - self._began_cpu_s > self._timeout_s
+
+    def _cpu_s(self) -> float:
+        assert self.process is not None
+        try:
+            fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        except OSError:  # no such files on this system: any time counts
+            return float("inf")
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def _take(self, said: dict[str, object], tally: Tally) -> bool:
         if "begin" in said:
-            self._began_s = time.monotonic()
+            self._began_s, self._began_cpu_s = time.monotonic(), self._cpu_s()
         elif "end" in said:
             self._began_s = None
             self.next += 1

@@ -20,10 +20,11 @@ from helpers.tiny_bundle import TINY_BUNDLE
 from x2localizer.config import TrackSettings
 from x2localizer.encoders import open_bundle
 from x2localizer.encoders.bundle import files_fingerprint
-from x2localizer.errors import BundleError, DatasetError, UserError
+from x2localizer.errors import BundleError, DatasetError, MotionError, UserError
 from x2localizer.evaluate.rankings import ranks_of_file
 from x2localizer.localize.confidence import Confidence
 from x2localizer.localize.track.confidence import track_confidence
+from x2localizer.sources.motion import read_motion
 from x2localizer.town.folder import load_town
 
 QUICK = (
@@ -141,6 +142,13 @@ def test_a_town_whose_recipe_is_none(text: str, tmp_path: Path) -> None:
     (tmp_path / "town.json").write_text(text)
     with pytest.raises(UserError, match="damaged"):
         load_town(tmp_path)
+
+
+@pytest.mark.parametrize("header", ["time_s,speed_m_s,speed_m_s", "time_s,time_s,speed_m_s", "time,time,speed_m_s"])
+def test_a_motion_table_with_a_column_twice(header: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(header + "\n0,0,1\n1,1,2\n2,2,3\n")
+    with pytest.raises(MotionError, match=r"has the column '\w+' twice"):
+        read_motion(tmp_path / "a.csv")
 
 
 def test_rankings_whose_names_are_not_text(tmp_path: Path) -> None:

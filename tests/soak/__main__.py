@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from soak.day import Series, film_in, through_localizer, through_service
-from soak.slope import slope_of
+from soak.slope import slope_of, steadied
 
 FLAT = {"memory_mb": (0.05, 5.0), "handles": (0.0, 1.0), "cpu_ms": (0.1, 0.0), "latency_ms": (0.1, 0.0)}
 """Growth that is still flat: a share of the level, or an amount."""
@@ -52,10 +52,12 @@ def _values(series: Series) -> dict[str, object]:
     out: dict[str, object] = {"frames": len(series.latency_ms), "tracking": series.tracking}
     verdicts = []
     for name, (share, amount) in FLAT.items():
-        slope = slope_of(np.array(getattr(series, name)))
+        measured = np.array(getattr(series, name))
+        slope = slope_of(steadied(measured, np.array(series.yardstick_ms)) if name == "cpu_ms" else measured)
         flat = slope.flat(share, amount)
         verdicts += [] if name == SHOWN_ONLY else [flat]
         out[name] = {**asdict(slope), "flat": flat}
+    out["yardstick_ms"] = asdict(slope_of(np.array(series.yardstick_ms)))
     p50, p99 = np.percentile(series.latency_ms, (50, 99))
     return {**out, "p50_ms": float(p50), "p99_ms": float(p99), "flat": all(verdicts)}
 

@@ -75,15 +75,24 @@ class Series:
     handles: list[float] = field(default_factory=list)
     cpu_ms: list[float] = field(default_factory=list)
     latency_ms: list[float] = field(default_factory=list)
+    yardstick_ms: list[float] = field(default_factory=list)
     tracking: int = 0
 
     def note(self, process: int, cpu_s: float, spent_s: float, status: str) -> None:
         """One step: processor time and time until its answer, and what the process holds now."""
         self.cpu_ms.append(1000 * cpu_s)
         self.latency_ms.append(1000 * spent_s)
+        self.yardstick_ms.append(1000 * _yardstick_s())
         self.memory_mb.append(_memory_mb(process))
         self.handles.append(float(len(os.listdir(f"/proc/{process}/fd"))))  # noqa: PTH208 - names alone
         self.tracking += status == "tracking"
+
+
+def _yardstick_s() -> float:
+    """Processor time of a fixed piece of work: on a machine that others use as well, the same work takes longer."""
+    start = time.process_time()
+    sum(number * number for number in range(20_000))
+    return time.process_time() - start
 
 
 def _memory_mb(process: int) -> float:

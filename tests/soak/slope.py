@@ -30,6 +30,14 @@ class Slope:
         return self.low <= max(share * abs(self.level), absolute)
 
 
+def steadied(values: Floats, yardstick: Floats, parts: int = PARTS) -> Floats:
+    """Values as they would be if the fixed work beside them had always taken its mean time."""
+    out = values.copy()
+    for part in np.array_split(np.arange(len(values)), min(parts, len(values))):
+        out[part] *= yardstick.mean() / yardstick[part].mean()
+    return out
+
+
 def slope_of(values: Floats) -> Slope:
     """The slope of evenly spaced measurements, without the first tenth."""
     steady = values[int(WARM_SHARE * len(values)) :]

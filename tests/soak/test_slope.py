@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from soak.slope import slope_of
+from soak.slope import slope_of, steadied
 
 
 def test_a_line_has_its_own_slope() -> None:
@@ -25,6 +25,13 @@ def test_a_leak_under_noise_is_seen() -> None:
     rng = np.random.default_rng(0)
     leak = slope_of(100.0 + rng.normal(0.0, 5.0, 2000) + np.linspace(0.0, 30.0, 2000))
     assert not leak.flat(0.05, 5.0)
+
+
+def test_a_machine_that_slows_down_is_no_growth() -> None:
+    slower = np.linspace(1.0, 3.0, 2400)
+    assert not slope_of(10.0 * slower).flat(0.1)
+    assert slope_of(steadied(10.0 * slower, 0.5 * slower)).flat(0.01)
+    assert not slope_of(steadied(10.0 * slower * slower, 0.5 * slower)).flat(0.1)  # it slows down by itself as well
 
 
 def test_the_start_does_not_count() -> None:

@@ -78,6 +78,10 @@ def read_table(path: Path) -> MotionRecord:
     if not any(what in table.known for what in ("speed", "yaw rate", "distance", "heading")):
         raise MotionError(f"{path} has no column of speeds or yaw rates; it has {_names(data)}.", _NEEDED)
     _refuse_unknown_units(table)
+    used = {name for name, _ in table.known.values()} | {clock}
+    twice = next((name for name in data.column_names if name in used and data.column_names.count(name) > 1), None)
+    if twice is not None:
+        raise MotionError(f"{path} has the column '{twice}' twice.", "Remove or rename one of them.")
     times = table.values("time")
     if times is None:
         times = _clock(path, str(clock), data[clock])
