@@ -16,14 +16,16 @@ from fuzz.mutate import break_path, broken_bytes, broken_json
 from fuzz.readers import BY_NAME, READERS
 from fuzz.run import fuzz, make_seeds
 from fuzz.worker import input_at
+from helpers.imagery_files import on_grid
 from helpers.tiny_bundle import TINY_BUNDLE
 from x2localizer.config import TrackSettings
 from x2localizer.encoders import open_bundle
 from x2localizer.encoders.bundle import files_fingerprint
-from x2localizer.errors import BundleError, DatasetError, MotionError, UserError
+from x2localizer.errors import BundleError, DatasetError, ImageryError, MotionError, UserError
 from x2localizer.evaluate.rankings import ranks_of_file
 from x2localizer.localize.confidence import Confidence
 from x2localizer.localize.track.confidence import track_confidence
+from x2localizer.sources.imagery import open_imagery
 from x2localizer.sources.motion import read_motion
 from x2localizer.town.folder import load_town
 
@@ -149,6 +151,13 @@ def test_a_motion_table_with_a_column_twice(header: str, tmp_path: Path) -> None
     (tmp_path / "a.csv").write_text(header + "\n0,0,1\n1,1,2\n2,2,3\n")
     with pytest.raises(MotionError, match=r"has the column '\w+' twice"):
         read_motion(tmp_path / "a.csv")
+
+
+def test_imagery_that_claims_thousands_of_bands(tmp_path: Path) -> None:
+    layout = {"tiled": False, "blockxsize": 4, "blockysize": 4}
+    on_grid(tmp_path / "a.tif", np.ones((1001, 4, 4), np.uint8), **layout)
+    with pytest.raises(ImageryError, match="1,001 bands"):
+        open_imagery(tmp_path / "a.tif")
 
 
 def test_rankings_whose_names_are_not_text(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ from x2localizer.errors import ImageryError
 from x2localizer.sources.imagery.access import LOCAL, Access
 
 GDAL_ERRORS = (RasterioError, CPLE_BaseError)
+MOST_BANDS = 1000
+"""Of hyperspectral cameras; a damaged file may claim 65,535, and GDAL would decode them all."""
 WEB_MERCATOR = rasterio.CRS.from_epsg(3857)
 _SERVICES = frozenset({"WMS", "WMTS", "OGCAPI"})
 """GDAL formats whose files only name a server."""
@@ -94,6 +96,10 @@ def georeferenced(dataset: Any, path: str) -> Any:
         raise ImageryError(
             f"{path} contains no picture itself.",
             f"Open one of its layers: {layers}." if layers else "Give a file with an aerial picture.",
+        )
+    if dataset.count > MOST_BANDS:
+        raise ImageryError(
+            f"{path} has {dataset.count:,} bands, more than {MOST_BANDS:,}.", "Write its visible bands to a file."
         )
     points, points_crs = dataset.gcps
     if dataset.crs is None and points and points_crs is not None:
