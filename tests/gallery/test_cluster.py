@@ -121,4 +121,4 @@ def test_a_machine_that_sees_other_imagery_or_has_another_version_says_so(tmp_pa
     with pytest.raises(ImageryError, match=r"cannot open the imagery.*shared folder"):
         _open_imagery(Job(str(tmp_path / "missing.tif"), bounds, "", 19))
     with pytest.raises(ConfigError, match=f"has x2localizer {__version__}, this is 9.9"):
-        _open_imagery(Job(str(path), bounds, "", 19, "9.9"))
+        _open_imagery(Job(str(path), bounds, "", 19, version="9.9"))
