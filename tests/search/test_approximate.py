@@ -322,7 +322,7 @@ def test_the_command_line_builds_an_index_and_says_what_is_there(small: Gallery)
     from helpers.command_line import x2l
 
     assert "approximate index" not in x2l("index", "--info", "--out", small.address)
-    values = json.loads(x2l("index", "--approximate", "--out", small.address, "--json").splitlines()[-1])
+    values = json.loads(x2l("index", "--approximate", "--out", small.address, "--json").splitlines()[0])
     assert values["approximate index"].startswith("current")
     add_blocks(small, blocks_of(np.random.default_rng(9), 1, 3, x=X + 24), "east")
     assert "stale" in x2l("index", "--info", "--out", small.address)

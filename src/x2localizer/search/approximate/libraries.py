@@ -30,8 +30,8 @@ from x2localizer.types import Codes, Ints
 
 NEAREST = (500, 5000)
 """Tiles that are asked for, for each frame."""
-KEPT = 500
-"""Regions with the most votes among which the best ones should be."""
+KEPT_SHARE = 0.05
+"""Regions with the most votes that are kept; the best ones should be among them."""
 
 
 class VectorIndex(Protocol):
@@ -183,8 +183,9 @@ def _ours(gallery: Gallery, windows: list[Codes], best: list[Ints]) -> dict[str,
     start = time.perf_counter()
     index = TileIndex(gallery)
     open_s = time.perf_counter() - start
-    index.candidates(windows[0], most=KEPT)
-    spent, kept = _timed(lambda window: index.candidates(window, most=KEPT), windows)
+    most = kept_of(len(gallery.regions))
+    index.candidates(windows[0], most=most)
+    spent, kept = _timed(lambda window: index.candidates(window, most=most), windows)
     size = sum(path.stat().st_size for path in (Path(gallery.address) / FOLDER).iterdir())
     return _row("ours, votes", index.manifest.codes, build_s, open_s, spent, kept, best, size)
 
@@ -215,6 +216,11 @@ def _nearest(index: VectorIndex, count: int, frames: Codes) -> tuple[Ints, Codes
     return index.nearest(frames, count)
 
 
+def kept_of(regions: int) -> int:
+    """How many of some regions are kept."""
+    return max(10, int(KEPT_SHARE * regions))
+
+
 def _voted(numbers: Ints, values: Codes, regions_of: list[Ints], regions: int) -> Ints:
     """The regions with the most votes: for each frame that of its best tile, above the worst tile of all."""
     total = np.zeros(regions, np.float32)
@@ -226,7 +232,7 @@ def _voted(numbers: Ints, values: Codes, regions_of: list[Ints], regions: int) -
             holders = regions_of[int(number)]
             votes[holders] = np.maximum(votes[holders], value - floor)
         total += votes
-    return np.argsort(-total, kind="stable")[:KEPT]
+    return np.argsort(-total, kind="stable")[: kept_of(regions)]
 
 
 def _timed(work: Callable[[Codes], Any], windows: list[Codes]) -> tuple[list[float], list[Any]]:

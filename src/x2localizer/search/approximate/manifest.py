@@ -7,6 +7,8 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import numpy as np
+
 from x2localizer.errors import GalleryError
 from x2localizer.files import write_text
 from x2localizer.gallery.open import open_any
@@ -47,8 +49,9 @@ def state_of(gallery: Gallery) -> str:
     """A name for the tiles that a gallery holds: it changes whenever imagery is added or replaced."""
     m = gallery.manifest
     sources = [(s.imagery, s.bounds, s.replace, "tiles" in s.done) for s in m.sources]
-    told = [m.encoder, m.zoom, m.region_tiles, m.stride, m.dim, m.headings, sources]
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
+    told = json.dumps([m.encoder, m.zoom, m.region_tiles, m.stride, m.dim, m.headings, sources]).encode()
+    blocks = np.array(sorted(gallery.block_sources().items()), np.int64).tobytes()
+    return hashlib.sha256(told + blocks).hexdigest()[:16]
 
 
 def index_folder(gallery: Gallery) -> Path:
