@@ -52,6 +52,7 @@ def _few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tile_index, "VOTED_WITH_HEADINGS", 120)
     monkeypatch.setattr(tile_index, "VOTES_PER_FRAME", 2000)
     monkeypatch.setattr(searcher, "FINE", 60)
+    monkeypatch.setattr(searcher, "FINE_WITH_HEADINGS", 60)
 
 
 def _approximate(gallery: Gallery, similarity: str = "s_path") -> ApproximateSearcher:

@@ -11,8 +11,9 @@ from x2localizer.search.searcher import RankedRegions, Searcher, best_of
 from x2localizer.similarity import Query, Similarity, similarities
 from x2localizer.types import Bools, Codes, Ints
 
-FINE = 500
-"""Regions that are compared by the similarity itself, with codes in 8 bits."""
+FINE, FINE_WITH_HEADINGS = 1500, 600
+"""Regions that are compared by the similarity itself, with codes in 8 bits; of the ten best regions in 25,600, 96% are
+among the first 500 by their best tiles alone, and all among the first 2,000."""
 SURPLUS = 15
 """Regions beyond those asked for that are compared exactly: codes in 8 bits may swap neighbours."""
 REGION_SETS = 256
@@ -39,7 +40,7 @@ class ApproximateSearcher(Searcher):
         surplus = SURPLUS if self.similarity.codes == "tiles" else REGION_SETS
         keep = min(k + surplus, max(most, k))
         every = len(rows) <= keep and len(rows) == (len(self.codes) if allowed is None else int(allowed.sum()))
-        fine = max(FINE, 4 * keep)
+        fine = max(FINE if self.codes.headings == 1 else FINE_WITH_HEADINGS, 4 * keep)
         if len(rows) > fine:
             rows = np.sort(rows[np.argpartition(-self.index.best_tiles(frames, rows), fine - 1)[:fine]])
         if len(rows) > keep:
@@ -50,8 +51,4 @@ class ApproximateSearcher(Searcher):
     def _estimate(self, frames: Codes, rows: Ints) -> Codes:
         """About the similarity of some regions, (m,), by codes of tiles in 8 bits."""
         of_tiles = self.similarity if self.similarity.codes == "tiles" else similarities.get("s_path")()
-        parts = [
-            of_tiles.score(self.index.compared(frames, part, self.reach))
-            for part in self._chunks(rows, Query(frames))
-        ]  # fmt: skip
-        return np.concatenate(parts)
+        return self.index.by_parts(lambda some: of_tiles.score(self.index.compared(frames, some, self.reach)), rows)

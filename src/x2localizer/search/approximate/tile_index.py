@@ -32,7 +32,7 @@ VOTES_PER_FRAME = 100_000
 """Codes that are compared with a frame in the first step."""
 VOTED, VOTED_WITH_HEADINGS = 5000, 2000
 """Regions that come into the second step; each heading of a tile is a code to compare."""
-AT_ONCE = 256
+AT_ONCE = 250
 """Regions whose tiles are held at once, by each thread."""
 
 
@@ -108,21 +108,22 @@ class TileIndex:
         self._in_parts(lambda first, last: sum_votes(best, self._cells_of, scale, first, last, out), len(out))
         return out
 
+    def by_parts(self, work: Callable[[Ints], Codes], rows: Ints) -> Codes:
+        """What some work gives for regions, (m,), a few of them at a time, in all threads."""
+        parts = [rows[start : start + AT_ONCE] for start in range(0, len(rows), AT_ONCE)]
+        return np.concatenate(list(self._pool.map(work, parts)))
+
     def best_tiles(self, frames: Codes, rows: Ints) -> Codes:
         """About the mean over frames of the best tile of some regions, (m,), by codes in 8 bits."""
-        out = np.empty(len(rows), np.float32)
         query = self._query(frames)
 
-        def part(first: int, last: int) -> None:
-            for start in range(first, last, AT_ONCE):
-                some = slice(start, min(start + AT_ONCE, last))
-                products, held = self._products(query, rows[some])
-                best = np.empty((len(held), len(frames)), np.int32)
-                best_products(products, held, self.headings, best)
-                out[some] = ((best - query.packed.zero) * query.step + query.offset).mean(1)
+        def part(some: Ints) -> Codes:
+            products, held = self._products(query, some)
+            best = np.empty((len(held), len(frames)), np.int32)
+            best_products(products, held, self.headings, best)
+            return np.asarray(((best - query.packed.zero) * query.step + query.offset).mean(1), np.float32)
 
-        self._in_parts(part, len(rows))
-        return out
+        return self.by_parts(part, rows)
 
     def compared(self, frames: Codes, rows: Ints, reach: int) -> Compared:
         """Frames compared with the tiles of some regions by codes in 8 bits."""
