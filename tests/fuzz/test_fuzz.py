@@ -46,11 +46,12 @@ QUICK = (
 @pytest.mark.slow
 def test_every_kind_of_failure_is_seen_and_the_worker_goes_on() -> None:
     toys = [BY_NAME[f"toy that {what}"] for what in ("raises", "refuses", "crashes", "hangs", "takes all memory")]
-    found = fuzz(toys, minutes=3.0, workers=1, timeout_s=1.5, most_inputs=3)
+    found = fuzz(toys[:4], minutes=3.0, workers=1, timeout_s=1.0, most_inputs=3)
+    found |= fuzz(toys[4:], minutes=3.0, workers=1, timeout_s=30.0, most_inputs=2)
     counts = {name: (t.read, t.refused, t.failures, t.crashes, t.hangs) for name, t in found.items()}
     assert counts == {
         "toy that raises": (1, 0, 2, 0, 0), "toy that refuses": (1, 2, 0, 0, 0), "toy that crashes": (1, 0, 0, 2, 0),
-        "toy that hangs": (1, 0, 0, 0, 2), "toy that takes all memory": (1, 0, 2, 0, 0),
+        "toy that hangs": (1, 0, 0, 0, 2), "toy that takes all memory": (1, 0, 1, 0, 0),
     }  # fmt: skip
 
 
