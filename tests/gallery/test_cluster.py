@@ -25,11 +25,12 @@ from x2localizer.sources.imagery import open_imagery
 @pytest.fixture(scope="module")
 def ray_workers() -> Iterator[None]:
     """A Ray cluster of two workers on this machine."""
-    ray = pytest.importorskip("ray")
     folders = [path for path in sys.path if path]  # workers find the helpers, too
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(folders))
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_raylet_start_wait_time_s", "300")  # on a busy machine
+        ray = pytest.importorskip("ray")
         ray.init(
             num_cpus=2, object_store_memory=100_000_000, include_dashboard=False, log_to_driver=False,
             logging_level="error",
@@ -107,6 +108,15 @@ def test_a_cluster_that_is_not_there_is_a_clear_error(monkeypatch: pytest.Monkey
         pytest.raises(ConfigError, match=r"no Ray cluster to join at '10\.0\.0\.1:6379'"),
         join_cluster("10.0.0.1:6379"),
     ):
+        pass
+
+
+def test_a_ray_that_does_not_start_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(**options: object) -> None:
+        raise Exception("The current node timed out during startup.")
+
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(is_initialized=lambda: False, init=fail))
+    with pytest.raises(UserError, match="does not start on this machine: The current node"), join_cluster("local"):
         pass
 
 

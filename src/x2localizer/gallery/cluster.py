@@ -140,7 +140,12 @@ def join_cluster(address: str) -> Iterator[Cluster]:
         ray.init(
             log_to_driver=False, logging_level=logging.ERROR, **(local if address == "local" else {"address": address})
         )
-    except (ConnectionError, RuntimeError, ValueError, OSError) as problem:
+    except Exception as problem:  # Ray raises plain ones, too
+        if address == "local":
+            raise UserError(
+                f"Ray does not start on this machine: {(str(problem).splitlines() or [''])[0][:200]}",
+                "Index without --ray, or try again when the machine is less busy.",
+            ) from problem
         raise ConfigError(
             f"There is no Ray cluster to join at '{address}'.",
             "Start one with `ray start --head`, on more machines with `ray start --address=HEAD:6379`, "
