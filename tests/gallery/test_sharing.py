@@ -17,7 +17,8 @@ from helpers.gallery_files import write_noise
 from helpers.same_gallery import assert_same, rows
 from x2localizer import geo
 from x2localizer.encoders import Bundle
-from x2localizer.errors import ConfigError, GalleryError
+from x2localizer.errors import ConfigError, GalleryError, UserError
+from x2localizer.files import only_writer
 from x2localizer.gallery import Gallery, index, index_roads, open_gallery
 from x2localizer.gallery.columns import from_byte_columns, to_byte_columns
 from x2localizer.gallery.cut import cut
@@ -342,3 +343,9 @@ def test_the_commands(plain: list[Gallery], tmp_path: Path) -> None:
     assert "not a box" in x2l("gallery", "cut", str(city), "--box", "1,2,x", "--out", str(tmp_path / "d"), code=2)
     assert "end in .x2g" in x2l("gallery", "export", plain[0].address, str(tmp_path / "city.zip"), code=2)
     assert "no gallery file" in x2l("gallery", "import", str(tmp_path / "no.x2g"), "--out", str(tmp_path / "e"), code=2)
+
+
+def test_a_gallery_that_is_being_made_has_one_writer(exported: Path, tmp_path: Path) -> None:
+    with only_writer(tmp_path / "g"), pytest.raises(UserError, match="Another process is writing"):
+        unpack(exported, str(tmp_path / "g"))
+    unpack(exported, str(tmp_path / "g"))

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from x2localizer import geo
 from x2localizer.errors import ConfigError, GalleryError
+from x2localizer.gallery.checksums import only_gallery_writer
 from x2localizer.gallery.copying import id_array, tables_of, with_ids, write_copy
 from x2localizer.gallery.grid import BLOCK
 from x2localizer.gallery.manifest import GalleryManifest, ImagerySource, RoadSource
@@ -52,7 +53,8 @@ def cut(address: str, box: Bounds, out: str) -> Gallery:
         for some in gallery.rows(name, f"id >= {kept.min()} AND id <= {kept.max()}"):
             yield with_ids(some, kept)
 
-    return write_copy(out, manifest, {name: rows(name) for name in tables_of(manifest)})
+    with only_gallery_writer(out):
+        return write_copy(out, manifest, {name: rows(name) for name in tables_of(manifest)})
 
 
 def _checked(box: Bounds) -> Bounds:

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from x2localizer.errors import GalleryError
+from x2localizer.gallery.checksums import only_gallery_writer
 from x2localizer.gallery.copying import id_array, renumbered, tables_of, with_ids, write_copy
 from x2localizer.gallery.manifest import GalleryManifest, ImagerySource, RoadSource
 from x2localizer.gallery.open import open_gallery
@@ -60,7 +61,8 @@ def merge(first: str, second: str, out: str) -> Gallery:
                 gallery.add_pictures({(block.x, block.y): picture for block, picture in joined}, number)
                 gallery.add_tiles([block for block, _ in joined], number)
 
-    return write_copy(out, manifest, {name: rows(name) for name in tables_of(manifest)}, fill_holes)
+    with only_gallery_writer(out):
+        return write_copy(out, manifest, {name: rows(name) for name in tables_of(manifest)}, fill_holes)
 
 
 def where_source(rows: pa.Table, numbers: dict[int, int]) -> pa.Table:

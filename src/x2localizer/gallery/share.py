@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from x2localizer import __version__
 from x2localizer.errors import GalleryError
 from x2localizer.files import atomic_path
+from x2localizer.gallery.checksums import only_gallery_writer
 from x2localizer.gallery.columns import schema
 from x2localizer.gallery.copying import tables_of, write_copy
 from x2localizer.gallery.grid import HALVES
@@ -91,6 +92,12 @@ def export(address: str, out: Path, progress: Progress = lambda what, done, tota
 
 def unpack(path: Path, out: str, progress: Progress = lambda what, done, total: None) -> Gallery:
     """Make a gallery of a file, after its checksums were compared."""
+    with only_gallery_writer(out):
+        return _unpack(path, out, progress)
+
+
+def _unpack(path: Path, out: str, progress: Progress) -> Gallery:
+    """The same in a folder that is locked already."""
     with _opened(path) as file:
         shared = _verified(path, file, progress)
         _insist_on_space(out, shared.size)
@@ -111,7 +118,7 @@ def unpacked_copy(path: Path) -> Path:
     with when_free(folder):
         there = find_gallery(str(folder))
         if there is None or there.manifest != shared.manifest:
-            unpack(path, str(folder))
+            _unpack(path, str(folder), lambda what, done, total: None)
     return folder
 
 
