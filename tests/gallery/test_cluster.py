@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -29,14 +30,25 @@ def ray_workers() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(folders))
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv("RAY_raylet_start_wait_time_s", "300")  # on a busy machine
         ray = pytest.importorskip("ray")
+        if not any(_starts(ray) for _ in range(3)):
+            pytest.skip("Ray gives up when its own processes take long to start: this machine is too busy")
+        yield
+        ray.shutdown()
+
+
+def _starts(ray: Any) -> bool:
+    try:
         ray.init(
             num_cpus=2, object_store_memory=100_000_000, include_dashboard=False, log_to_driver=False,
             logging_level="error",
         )  # fmt: skip
-        yield
+    except Exception as problem:
+        if "timed out" not in str(problem):
+            raise
         ray.shutdown()
+        return False
+    return True
 
 
 @pytest.mark.slow
