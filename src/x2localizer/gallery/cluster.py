@@ -15,7 +15,7 @@ import tempfile
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +79,7 @@ class Cluster:
     ) -> Iterator[Encoded]:  # fmt: skip
         """What comes of the parts, in their order; some are encoded ahead of the one that is waited for."""
         ray = self._ray
-        job = Job(_reachable(imagery), info.bounds, encoder.fingerprint, zoom, access)
+        job = Job(_reachable(imagery), info.bounds, encoder.fingerprint, zoom, _absolute(access))
         bundle = self._bundle(encoder)
         remote = ray.remote(num_cpus=1, max_retries=RETRIES, retry_exceptions=[MemoryError])(encode_part)
         waiting: deque[Any] = deque()
@@ -194,6 +194,11 @@ def _open_bundle(files: dict[str, bytes]) -> Bundle:
     for name, data in files.items():
         (Path(folder.name) / name).write_bytes(data)
     return open_bundle(folder.name, threads=1, device="cpu")  # a worker has one core
+
+
+def _absolute(access: Access) -> Access:
+    """What imagery may reach, as workers find it."""
+    return replace(access, paths=tuple(path.absolute() for path in access.paths))
 
 
 def _reachable(imagery: str) -> str:
