@@ -138,18 +138,21 @@ def fine_rows(
     candidates: int = 10,
     similarity: str | None = None,
     decoder: TileDecoder | None = None,
+    timed: bool = False,
 ) -> list[FineRow]:
     """Coarse to fine, for every budget and gallery, with the first candidates and with SWRL, on all frames.
 
     With a decoder, the entrant that it was trained for is also matched by it, and by our path on the map's grid; with
     the shortest and the longest prefix.
+
+    timed: measure how long a frame takes to encode, too.
     """
     rows = []
     for entrant in entrants:
         encoded = _embeddings(entrant, data, split, work, report)
         kind = similarity or entrant.similarities[-1]
         frames = [np.arange(a, b) for a, b in zip(encoded.first_frame[:-1], encoded.first_frame[1:], strict=True)]
-        size, latency = entrant.parameters, frame_latency_ms(encoded.encoder)
+        size, latency = entrant.parameters, frame_latency_ms(encoded.encoder) if timed else None
         if entrant.whole_gallery:
             rows.append(_whole_gallery_row(entrant, encoded, frames, latency))
             continue
@@ -182,7 +185,7 @@ def fine_rows(
     return rows
 
 
-def _whole_gallery_row(entrant: Entrant, encoded: Embeddings, frames: Sequence[Ints], latency: float) -> FineRow:
+def _whole_gallery_row(entrant: Entrant, encoded: Embeddings, frames: Sequence[Ints], latency: float | None) -> FineRow:
     """Each frame by itself among the tiles of all regions, centred on the cameras' places."""
     every = np.arange(len(encoded.regions))
     chosen = [[every] * len(rows) for rows in frames]

@@ -161,7 +161,7 @@ def _fine(
         entrant.encoder is None or entrant.encoder.fingerprint != decoder.encoder for entrant in chosen
     ):
         raise UserError("The decoder was trained for none of these models.", "Name the bundle it was trained for.")
-    rows = protocols.fine_rows(chosen, data, split, work, report, decoder=decoder, budgets=budgets)
+    rows = protocols.fine_rows(chosen, data, split, work, report, decoder=decoder, budgets=budgets, timed=True)
     cells = tables.fine_cells(rows)
     videos, frames = len(rows[0].gate), len(rows[0].found.ranks)
     text = f"{split}: {frames:,} frames of {videos:,} videos; 95% intervals by bootstrap over videos, seed 42\n\n"
