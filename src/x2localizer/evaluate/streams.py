@@ -49,6 +49,11 @@ class Stream:
     thumbnails: Floats
     sharpness: Floats
 
+    def until(self, seconds: float) -> Stream:
+        """What has been seen of it after some seconds."""
+        seen = self.times_s <= seconds + 1e-3
+        return Stream(self.times_s[seen], self.travelled_m[seen], self.thumbnails[seen], self.sharpness[seen])
+
 
 Rule = Callable[[Stream, float], Bools]
 """Which frames of a stream are encoded, (f,), given the rule's one setting. The first always is."""
@@ -74,7 +79,7 @@ def novelty(stream: Stream, change: float) -> Bools:
 
 
 def sharpest(stream: Stream, seconds: float) -> Bools:
-    """The sharpest frame of each interval of so many seconds, known when the interval ends."""
+    """The sharpest frame of each interval of so many seconds; of the last one, the sharpest so far."""
     interval = ((stream.times_s - stream.times_s[0]) / seconds + 1e-6).astype(int)
     taken = np.zeros(len(interval), np.bool_)
     for number in np.unique(interval):
@@ -140,7 +145,7 @@ def stream_rows(entrant: Entrant, data: Dataset, split: str, work: Path, report:
         rule, unit, _ = RULES[name]
         ranks, counts = [], []
         for v, stream in enumerate(streams):
-            frames = np.flatnonzero(rule(stream, setting) & (stream.times_s <= span + 1e-3))
+            frames = np.flatnonzero(rule(stream.until(span), setting))
             ranks.append(_rank(encoded, scorer, v, frames, stream.times_s[frames]))
             counts.append(len(frames))
         found = np.array(ranks)
