@@ -34,10 +34,11 @@ def save_curves(path: Path, panels: Mapping[str, Mapping[str, Curve]], across: s
         axes.set_title(title)
         axes.set_xlabel(across)
         axes.set_ylabel(up)
-        axes.set_ylim(bottom=0)
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, fontsize="small")
+    for axes in figure.axes:  # only now: it ends the search for a scale that fits the curves of all panels
+        axes.set_ylim(bottom=0)
     _save(path, figure)
 
 
