@@ -94,7 +94,7 @@ def bench_scale(
         "p99_ms": float(np.percentile(measured["ms"], 99)), "cpu_p50_ms": float(np.percentile(measured["cpu_ms"], 50)),
         "same_top1_share": float(np.mean([a[0] == b[0] for a, b in zip(found, exact, strict=False)])),
         "same_top10_share": float(np.mean(same)), "memory_gb": measured["memory_gb"], "open_s": measured["open_s"],
-        "build_s_per_million": build_s * 1e6 / count, "index_gb": index_bytes / 1e9,
+        "build_s_per_million": None if build_s is None else build_s * 1e6 / count, "index_gb": index_bytes / 1e9,
         "gallery_gb": (everything - index_bytes) / 1e9, "headings": spec.headings, "queries": queries,
         "sample": len(exact),
     }  # fmt: skip
@@ -105,7 +105,7 @@ def country_side(regions: int) -> int:
     return max(1, round(math.sqrt(regions)) - 2)
 
 
-def _build(gallery: Gallery, progress: Progress) -> float:
+def _build(gallery: Gallery, progress: Progress) -> float | None:
     """Build the index, or go on with it; returns the seconds that all runs together took, if they were measured."""
     path = Path(gallery.address) / "build_s.json"
     before = float(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else 0.0
@@ -116,7 +116,7 @@ def _build(gallery: Gallery, progress: Progress) -> float:
         progress(what, done, total)
 
     build_index(gallery, progress=note)
-    return float(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else math.nan
+    return float(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
 
 
 def exact_answers(gallery: Gallery, windows: list[Codes], progress: Progress, least: Floats | None = None) -> Ints:
