@@ -149,7 +149,7 @@ class TrainSettings(Settings):
     nodes: int = Field(1, ge=1)
     """Machines."""
     checkpointing: bool = False
-    """Compute the inside of each block again for its gradient instead of keeping it: less memory, a third more time."""
+    """Compute the inside of each block again for its gradient instead of keeping it: less memory, more time."""
     precision: Literal["32-true", "bf16-mixed"] = "32-true"
     """bf16-mixed is for GPUs; on CPUs it is far slower."""
 

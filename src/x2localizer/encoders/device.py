@@ -13,7 +13,7 @@ VARIABLE = "X2L_DEVICE"
 CPU_PIXELS = 1 << 19
 """Pixels of a batch on a CPU: 128 tiles of 64 x 64, with which the shipped towers are fastest."""
 GPU_PIXELS = 1 << 23
-"""Pixels of a batch on other devices, which need more work at a time; towers of DeiT-S take about 1 GB with it."""
+"""Pixels of a batch on other devices, which need more work at a time; a choice that was not measured."""
 
 
 @dataclass(frozen=True, slots=True)
