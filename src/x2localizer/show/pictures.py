@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image as Pillow
@@ -13,9 +14,11 @@ from PIL import ImageDraw, ImageFont
 from x2localizer import geo
 from x2localizer.errors import ConfigError
 from x2localizer.files import atomic_path
-from x2localizer.sources.imagery import Imagery
 from x2localizer.sources.tracks import Track
 from x2localizer.types import Image, Position, Region
+
+if TYPE_CHECKING:  # reading imagery is heavy, and a report draws the gallery's own pictures
+    from x2localizer.sources.imagery import Imagery
 
 INK, PAPER, DOT = (24, 26, 30), (250, 250, 248), (255, 214, 10)
 TRACKS = ((226, 40, 34), (30, 110, 230), (240, 140, 20), (150, 60, 200), (20, 160, 130))
