@@ -171,7 +171,7 @@ def broken_json(data: bytes, rng: Rng) -> bytes:
     """Nodes of the tree replaced, deleted, doubled or nested; text that is no JSON is changed as text."""
     try:
         tree = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return broken_text(data, rng)
     if rng.random() < 0.2:
         return broken_text(data, rng)

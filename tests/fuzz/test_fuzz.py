@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from rasterio.errors import RasterioError
 
 from fuzz.mutate import break_path, broken_bytes, broken_json
 from fuzz.readers import BY_NAME, READERS
@@ -26,6 +27,7 @@ from x2localizer.evaluate.rankings import ranks_of_file
 from x2localizer.localize.confidence import Confidence
 from x2localizer.localize.track.confidence import track_confidence
 from x2localizer.sources.imagery import open_imagery
+from x2localizer.sources.imagery.raster_bands import choose_bands
 from x2localizer.sources.motion import read_motion
 from x2localizer.town.folder import load_town
 
@@ -159,6 +161,18 @@ def test_imagery_that_claims_thousands_of_bands(tmp_path: Path) -> None:
     on_grid(tmp_path / "a.tif", np.ones((1001, 4, 4), np.uint8), **layout)
     with pytest.raises(ImageryError, match="1,001 bands"):
         open_imagery(tmp_path / "a.tif")
+
+
+def test_imagery_whose_directory_breaks_off_late() -> None:
+    class Damaged:
+        name = "a.tif"
+
+        @property
+        def colorinterp(self) -> object:
+            raise RasterioError("TIFFFetchNormalTag: tag is not read from file")
+
+    with pytest.raises(ImageryError, match=r"a\.tif is damaged"):
+        choose_bands(Damaged())
 
 
 def test_rankings_whose_names_are_not_text(tmp_path: Path) -> None:

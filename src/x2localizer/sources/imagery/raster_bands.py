@@ -15,6 +15,7 @@ from rasterio.errors import RasterioError
 from rasterio.windows import Window
 
 from x2localizer.errors import ImageryError
+from x2localizer.sources.imagery.raster_open import GDAL_ERRORS
 from x2localizer.types import Floats, Image
 
 _GDAL_TYPES = {
@@ -52,7 +53,10 @@ class Bands:
 
 def choose_bands(dataset: Any) -> Bands:
     """The bands named red, green and blue, otherwise the first three, otherwise the first."""
-    meaning = list(dataset.colorinterp)
+    try:
+        meaning = list(dataset.colorinterp)
+    except GDAL_ERRORS as problem:  # GDAL reads the rest of a file's directory only now
+        raise ImageryError(f"{dataset.name} is damaged.", "Download or convert it again.") from problem
     alpha = meaning.index(ColorInterp.alpha) + 1 if ColorInterp.alpha in meaning else None
     plain = [band for band in dataset.indexes if band != alpha]
     if not plain:
