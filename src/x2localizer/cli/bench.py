@@ -179,7 +179,7 @@ def open_(
     times: Annotated[int, typer.Option(min=1, help="Runs of each kind; the fastest counts.")] = 5,
     as_json: JsonOption = False,
 ) -> None:
-    """What the checksums of a gallery cost when it is opened and read."""
+    """What the checksums of a gallery cost when it is opened and read, in seconds of computing."""
     from x2localizer.gallery.bench_open import bench_open  # noqa: PLC0415
 
     notes = {

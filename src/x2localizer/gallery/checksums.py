@@ -56,6 +56,11 @@ class Seal:
         body = {"format": FORMAT, "files": files, "versions": dict(self.versions)}
         return json.dumps({**body, "crc": zlib.crc32(json.dumps(body).encode())}, indent=1) + "\n"
 
+    def bytes_of_rows(self, name: str) -> int:
+        """The size of the files that hold the rows of a table."""
+        rows = f"{name}.lance/data/"
+        return sum(known.size for path, known in self.files.items() if path.startswith(rows))
+
     @classmethod
     def from_json(cls, text: str) -> Seal:
         """From such text; what does not fit is a ValueError, KeyError or TypeError."""
@@ -124,9 +129,12 @@ class Checks:
         whole: all of it will be read. Otherwise the rows of a large table are taken on trust: only the sizes of its
             files are compared, and all that is not rows.
         """
-        if self._seal is None or (name, True) in self._done or (name, whole) in self._done:
+        if self._seal is None:
             return
-        problems = list(table_problems(self.address, self._seal, name, version(), whole or self.verify == "full"))
+        whole = whole or self.verify == "full" or self._seal.bytes_of_rows(name) <= SMALL_BYTES
+        if (name, True) in self._done or (name, whole) in self._done:
+            return
+        problems = list(table_problems(self.address, self._seal, name, version(), whole))
         if problems:
             raise damaged(self.address, problems[0])
         self._done.add((name, whole))
@@ -141,13 +149,12 @@ def table_problems(
     if sealed is not None and version < sealed:
         yield f"{name}.lance lacks its latest version"
     files = {path: known for path, known in seal.files.items() if path.startswith(f"{name}.lance/")}
-    rows = {path for path in files if path.startswith(f"{name}.lance/data/")}
-    read_rows = whole or sum(files[path].size for path in rows) <= SMALL_BYTES
+    rows = f"{name}.lance/data/"
     for path, known in files.items():
         try:
             if (folder / path).stat().st_size != known.size:
                 yield f"{path} has another size than it was written with"
-            elif (read_rows or path not in rows) and _checksum(folder / path, advance) != known:
+            elif (whole or not path.startswith(rows)) and _checksum(folder / path, advance) != known:
                 yield f"{path} does not match its checksum"
         except FileNotFoundError:
             if version == sealed:  # otherwise a later build has cleaned up, and was killed before it wrote checksums
