@@ -252,26 +252,6 @@ def test_after_an_interrupt_it_says_that_it_starts_over(
     assert (out / "fixes.jsonl").read_text().count("\n") == 30
 
 
-def test_too_little_memory_is_not_blamed_on_the_video(place: Path) -> None:
-    code = f"""
-import errno, sys
-import av
-from x2localizer.sources.video import decoding
-class Fails:
-    is_corrupt, pts, dts = False, 0, 0
-    def decode(self):
-        raise av.error.MemoryError(errno.ENOMEM, "Cannot allocate memory")
-plain = decoding.FrameDecoder.decode
-decoding.FrameDecoder.decode = lambda self, packet: plain(self, Fails())
-sys.argv = ["x2l", "inspect", {str(place / "drive.mp4")!r}]
-from x2localizer.cli import main
-main()
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 2, done.stderr
-    assert "not enough memory to decode" in done.stderr
-
-
 @pytest.mark.slow
 def test_a_killed_index_resumes(place: Path, tiny_bundle: Bundle, tmp_path: Path) -> None:
     words = ["index", str(place / "aerial.tif"), "--bundle", str(tiny_bundle.root), "--out", str(tmp_path / "g")]

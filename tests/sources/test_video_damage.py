@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 from pathlib import Path
+from typing import Any, cast
 
 import av
 import numpy as np
@@ -13,7 +15,8 @@ from av.video.stream import VideoStream
 
 from helpers.video_files import HEIGHT, WIDTH, encode, picture
 from x2localizer.errors import VideoError
-from x2localizer.sources.video import open_video
+from x2localizer.sources.video import VideoWriter, open_video
+from x2localizer.sources.video.decoding import FrameDecoder
 
 
 def _damage(source: Path, target: Path, at: float, length: int) -> Path:
@@ -150,3 +153,18 @@ def test_a_recording_without_its_index_is_a_clear_error(tmp_path: Path) -> None:
     cut.write_bytes(whole.read_bytes()[:-1500])
     with pytest.raises(VideoError, match="damaged"):
         open_video(cut)
+
+
+def test_too_little_memory_is_not_blamed_on_the_video(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Fails:
+        is_corrupt, pts, dts = False, 0, 0
+
+        def decode(self) -> None:
+            raise av.error.MemoryError(errno.ENOMEM, "Cannot allocate memory")
+
+    with VideoWriter(tmp_path / "v.mp4", 64, 32, 10) as writer:
+        writer.write(np.zeros((32, 64, 3), np.uint8))
+    plain = FrameDecoder.decode
+    monkeypatch.setattr(FrameDecoder, "decode", lambda self, packet: plain(self, cast(Any, Fails())))
+    with pytest.raises(VideoError, match=r"not enough memory to decode .*v\.mp4"):
+        open_video(tmp_path / "v.mp4")
