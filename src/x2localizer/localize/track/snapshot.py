@@ -45,7 +45,7 @@ def pack(tracker: Tracker) -> bytes:
         "format": FORMAT, "map": map_fingerprint(tracker), "tracker": _numbers(tracker),
         "state": asdict(replace(tracker._state, reckoning=None)),  # type: ignore[arg-type]
         "reckoning": _numbers(tracker._state.reckoning), "belief": _about(tracker.belief),
-        "standing": _numbers(tracker._standing),
+        "watch": _numbers(tracker._watch),
         "odds": None if tracker._odds is None else _numbers(tracker._odds),
     }  # fmt: skip
     arrays: dict[str, npt.NDArray[Any]] = {"poses": tracker.belief.poses, "patch": tracker.belief.patch}
@@ -77,7 +77,7 @@ def restore(tracker: Tracker, data: bytes) -> None:
     if tracker._odds is not None:
         _set_numbers(tracker._odds, about["odds"])
     _set_belief(tracker.belief, about["belief"], arrays["poses"], arrays["patch"])
-    _set_numbers(tracker._standing, about.get("standing", {}))  # older snapshots have none
+    _set_numbers(tracker._watch, about.get("watch", {}))  # older snapshots have none
     state = dict(about["state"])
     guess = state.pop("guess")
     state["reckoning"] = _set_numbers(tracker.new_reckoning(), about["reckoning"])

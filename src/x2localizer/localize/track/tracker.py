@@ -21,8 +21,8 @@ from x2localizer.localize.track.confidence import UNFITTED, TrackConfidence, tra
 from x2localizer.localize.track.fields import RoadField, TileField, patches_of
 from x2localizer.localize.track.patches import Patches
 from x2localizer.localize.track.reckoning import Reckoning
-from x2localizer.localize.track.standing import StandingWatch
 from x2localizer.localize.track.terms import RoadTerm, Term, TileOdds, TileTerm
+from x2localizer.localize.track.view_watch import ViewWatch
 from x2localizer.search.prior import Prior
 from x2localizer.sources.motion import MotionRecord
 from x2localizer.sources.roads import Roads
@@ -147,7 +147,7 @@ class Tracker:
         self._searched = True
         self.confidence = confidence or self._own_confidence()
         self._gate = FrameGate(math.inf)
-        self._standing = StandingWatch()
+        self._watch = ViewWatch()
         self._state = self._new_state()
         self.keeps_steps = keeps_steps
         self.steps: list[Step] = []
@@ -212,7 +212,8 @@ class Tracker:
             self.steps.append(Step(index, time_s, tuple(movements), code))
         known_s = sum(abs(m.end_s - m.start_s) for m in movements)
         gap_s = 0.0 if state.last_s is None else abs(time_s - state.last_s) - known_s
-        unseen_s = self._standing.see(time_s, movements, code)
+        unseen_s = self._watch.see(time_s, movements, code)
+        code = None if self._watch.frozen else code
         if gap_s >= self.settings.gap_s or unseen_s:
             self.belief.bridge(max(gap_s, 0.0) + unseen_s)
             self._search = None
@@ -324,8 +325,8 @@ class Tracker:
         self, index: int, time_s: float, found: PoseEstimate, evidence: TrackEvidence, movements: Sequence[Movement]
     ) -> Fix:
         confidence = self.confidence.probability(evidence)
-        sure = self.confidence.is_sure(evidence, confidence) and not self._standing.doubtful
-        confidence = min(confidence, DOUBTFUL) if self._standing.doubtful else confidence
+        sure = self.confidence.is_sure(evidence, confidence) and not self._watch.doubtful
+        confidence = min(confidence, DOUBTFUL) if self._watch.doubtful else confidence
         early = self._state.start_s is not None and abs(time_s - self._state.start_s) < LOCATING_S
         seconds = sum(abs(m.end_s - m.start_s) for m in movements)
         speed = found.scale * sum(abs(m.distance_m) for m in movements) / seconds if seconds > 0 else None
@@ -391,7 +392,7 @@ def second_pass(tracker: Tracker, fixes: Sequence[Fix]) -> list[Fix]:
     steps, tracker.steps, tracker.keeps_steps = tracker.steps, [], False
     back: dict[int, Fix] = {}
     pending: tuple[Movement, ...] = ()
-    tracker._state, tracker._search, tracker._standing = _State(tracker._state.reckoning), None, StandingWatch()
+    tracker._state, tracker._search, tracker._watch = _State(tracker._state.reckoning), None, ViewWatch()
     for step in reversed(steps):
         fix = tracker.advance(step.index, step.time_s, pending, step.code)
         back[step.index] = fix

@@ -1,4 +1,4 @@
-"""The odometry says that the camera stands: do its pictures say so, too?"""
+"""Do the pictures and the odometry agree?"""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from x2localizer.config import TrackSettings
 from x2localizer.gallery import index_roads, open_gallery
 from x2localizer.localize.track.confidence import track_confidence
 from x2localizer.localize.track.snapshot import pack, restore
-from x2localizer.localize.track.standing import STEADY_FRAMES, StandingWatch
 from x2localizer.localize.track.tracker import Tracker, TrackMap, movements_between
+from x2localizer.localize.track.view_watch import FROZEN_FRAMES, STEADY_FRAMES, ViewWatch
 from x2localizer.types import Codes, Fix, Movement
 
 FAST = TrackSettings(start_poses=40_000, most_poses=40_000, unclear_poses=30_000, least_poses=2_000)
@@ -27,11 +27,12 @@ def still(time_s: float) -> list[Movement]:
 def turned(degrees: float) -> Codes:
     """A view that is as similar to ``SAME`` as the cosine says."""
     angle = np.radians(degrees)
-    return (np.cos(angle) * np.eye(8)[0] + np.sin(angle) * np.eye(8)[1]).astype(np.float32)
+    view: Codes = (np.cos(angle) * np.eye(8)[0] + np.sin(angle) * np.eye(8)[1]).astype(np.float32)
+    return view
 
 
-def seen(views: list[Codes | None]) -> StandingWatch:
-    watch = StandingWatch()
+def seen(views: list[Codes | None]) -> ViewWatch:
+    watch = ViewWatch()
     for second, view in enumerate(views):
         assert watch.see(float(second), still(float(second)), view) == 0.0
     return watch
@@ -65,6 +66,25 @@ def test_the_end_of_a_doubtful_stand_says_how_long_it_was() -> None:
     assert not watch.doubtful
     fine = seen([SAME, SAME, SAME])
     assert fine.see(3.0, [Movement(2.0, 3.0, 9.0, 0.0, 0.1, 0.1)], SAME) == 0.0
+
+
+def moving(time_s: float) -> list[Movement]:
+    return [Movement(time_s - 1.0, time_s, 9.0, 0.0, 0.1, 0.1)]
+
+
+def test_the_same_view_again_and_again_is_a_frozen_picture() -> None:
+    watch = ViewWatch()
+    for second in range(FROZEN_FRAMES):
+        watch.see(float(second), moving(float(second)), turned(0.5 * second))
+        assert not watch.frozen
+    watch.see(9.0, moving(9.0), turned(0.5 * FROZEN_FRAMES))
+    assert watch.frozen
+    watch.see(10.0, moving(10.0), turned(20))
+    assert not watch.frozen
+
+
+def test_a_camera_that_stands_has_no_frozen_picture() -> None:
+    assert not seen([SAME] * 9).frozen
 
 
 @pytest.fixture(scope="module")
