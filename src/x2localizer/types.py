@@ -206,6 +206,7 @@ class TrackEvidence:
     driven_m, turned_deg: distance and turns since the start, or since the last restart.
     tile_margin, road_margin: how much better tiles and roads fit the guess than "not on this map"; 0 without them.
     has_tiles, has_roads: which of the two there are.
+    doubtful: the odometry says that the camera stands, and its pictures that it moves.
     """
 
     share: float
@@ -222,6 +223,7 @@ class TrackEvidence:
     road_margin: float
     has_tiles: bool
     has_roads: bool
+    doubtful: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,7 @@ def test_a_vrt_that_names_a_server_is_refused_before_it_is_asked(
     monkeypatch.setenv("GDAL_HTTP_MAX_RETRY", "0")
     for module in (raster_open, raster_file):
         monkeypatch.setattr(module, "HTTP_SILENCE_S", 1)
-    with open_imagery(path, access=Access(network=True)) as imagery, pytest.raises(ImageryError, match="no pictures"):
+    with open_imagery(path, access=Access(network=True)) as imagery, pytest.raises(ImageryError, match="server"):
         imagery.tile(AT)
     assert server.connections > 0
 
@@ -96,8 +96,8 @@ def test_even_what_is_not_recognised_does_not_reach_the_network(
     path = _vrt(tmp_path / "net.vrt", f"/vsicurl/http://127.0.0.1:{server.port}/a.tif")
     for name in ("check_address", "check_dataset"):
         monkeypatch.setattr(f"x2localizer.sources.imagery.raster_file.{name}", lambda *_: None)
-    with open_imagery(path) as imagery:
-        assert not imagery.tile(AT).valid.any()
+    with open_imagery(path) as imagery, pytest.raises(ImageryError, match="the server failed"):
+        imagery.tile(AT)
     assert server.connections == 0
 
 

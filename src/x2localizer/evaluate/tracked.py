@@ -198,4 +198,5 @@ def load_tracked(path: Path, confidence: TrackConfidence) -> Tracked:
 
 def _evidence(row: Floats) -> TrackEvidence:
     values = dict(zip((one.name for one in fields(TrackEvidence)), row.tolist(), strict=True))
-    return TrackEvidence(**{**values, "has_tiles": bool(values["has_tiles"]), "has_roads": bool(values["has_roads"])})
+    flags = {name: bool(values[name]) for name in ("has_tiles", "has_roads", "doubtful")}
+    return TrackEvidence(**{**values, **flags})

@@ -128,4 +128,4 @@ def test_a_speed_that_is_stuck_at_zero_is_not_believed(streets: TrackMap) -> Non
     restore(again, pack(restored))
     later = follow(again, stuck_s + 3, last_s, changing)
     assert not any(fix.status == "tracking" for fix in [*first[2:], *later])
-    assert max(fix.confidence for fix in later) <= 0.3
+    assert max(fix.confidence for fix in later) == 0.0

@@ -71,8 +71,11 @@ def supported(evidence: TrackEvidence) -> bool:
     """Whether the last seconds speak for the guess: some term finds it better than "not on this map".
 
     Odometry that lies and roads of another city can lead a belief to one place; then nothing fits it for long. A rule,
-    and not a feature: the drives that the regression is fitted on neither lie nor are on a wrong map.
+    and not a feature: the drives that the regression is fitted on neither lie nor are on a wrong map. And nothing
+    speaks for a camera that stands by its odometry and moves by its pictures.
     """
+    if evidence.doubtful:
+        return False
     tiles = evidence.has_tiles and evidence.tile_margin > 0.0
     return tiles or (evidence.has_roads and evidence.road_margin > 0.0)
 

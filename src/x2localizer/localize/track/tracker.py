@@ -36,8 +36,6 @@ ELLIPSE_95 = math.sqrt(5.991)
 """Standard deviations of a plane's normal distribution within which 95% of it lies."""
 LOCATING_S = 60.0
 """Seconds after a start in which a guess that is not sure is locating, not lost."""
-DOUBTFUL = 0.3
-"""Most confidence while the odometry says that the camera stands, and its pictures that it moves."""
 MOST_TILES = 2_000_000
 """Tiles at half stride that fit into memory at once: about 1,600 square kilometres."""
 
@@ -318,15 +316,14 @@ class Tracker:
         return TrackEvidence(
             found.share, found.rival, found.on_map, math.sqrt(max(a + b, 0.0)), state.reckoning.sd_m, state.held_s,
             state.held_m, state.held_deg, state.driven_m, state.turned_deg, margins.get("tiles", 0.0),
-            margins.get("roads", 0.0), "tiles" in margins, "roads" in margins,
+            margins.get("roads", 0.0), "tiles" in margins, "roads" in margins, self._watch.doubtful,
         )  # fmt: skip
 
     def _fix(
         self, index: int, time_s: float, found: PoseEstimate, evidence: TrackEvidence, movements: Sequence[Movement]
     ) -> Fix:
         confidence = self.confidence.probability(evidence)
-        sure = self.confidence.is_sure(evidence, confidence) and not self._watch.doubtful
-        confidence = min(confidence, DOUBTFUL) if self._watch.doubtful else confidence
+        sure = self.confidence.is_sure(evidence, confidence)
         early = self._state.start_s is not None and abs(time_s - self._state.start_s) < LOCATING_S
         seconds = sum(abs(m.end_s - m.start_s) for m in movements)
         speed = found.scale * sum(abs(m.distance_m) for m in movements) / seconds if seconds > 0 else None

@@ -70,14 +70,19 @@ def is_on_network(address: str) -> bool:
     return _SERVERS.search(address) is not None
 
 
-def check_address(address: str, access: Access) -> None:
-    """Refuse an address, or a VRT whose sources are on the network or outside of its folder."""
+def check_address(address: str, access: Access) -> bool:
+    """Refuse an address, or a VRT whose sources are on the network or outside of its folder.
+
+    Returns whether any of it is on the network, where that is allowed.
+    """
     if is_on_network(address) and not address.lstrip().startswith("<"):
         _insist_on_network(address, address, access)
-        return
+        return True
+    seen: set[str] = set()
     inline = address.lstrip().startswith("<")
     home = Path.cwd() if inline else Path(address).absolute().parent
-    _check_vrt(address if inline else Path(address), address, (home, *access.paths), access, set(), 0)
+    _check_vrt(address if inline else Path(address), address, (home, *access.paths), access, seen, 0)
+    return any(map(is_on_network, seen))
 
 
 def check_dataset(dataset: Any, address: str, access: Access) -> None:
@@ -111,6 +116,7 @@ def _check_vrt(
     for source, relative in _sources(file, address):
         if is_on_network(source):
             _insist_on_network(address, source, access)
+            seen.add(source)
             continue
         if "<VRTDataset" in source:  # a VRT inside the VRT
             _check_vrt(source, address, homes, access, seen, _deeper(address, depth))

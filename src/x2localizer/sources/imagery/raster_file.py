@@ -104,9 +104,9 @@ class RasterFile:
         self._path, self._access = path, access
         self._damaged = 0
         self._levels: dict[int | None, _Level] = {}
-        check_address(path, access)
+        on_network = check_address(path, access)
         self._file = self._base = open_dataset(path, None, access)
-        self._remote = has_remote_data(path, self._file.driver)
+        self._remote = on_network or has_remote_data(path, self._file.driver)
         try:
             check_dataset(self._file, path, access)
             with quiet_gdal(access):
