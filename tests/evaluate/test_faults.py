@@ -85,11 +85,11 @@ def test_the_table_counts_positions_that_are_wrong() -> None:
 def test_drives_of_a_dataset_are_followed_with_faults(tiny_dataset: Path, tiny_bundle: Bundle, tmp_path: Path) -> None:
     """From its snapshot a drive goes on as one that was never stopped."""
     data = open_dataset(tiny_dataset)
-    chosen = [_named("none"), _named("frozen"), _named("imagery")]
-    rows = run_faults(tiny_bundle, data, "test", tmp_path, settings=FEW, workers=1, most_rides=1, faults=chosen)
+    chosen = [_named("none"), _named("frozen"), _named("stuck gyroscope"), _named("imagery")]
+    rows = run_faults(tiny_bundle, data, "test", tmp_path, settings=FEW, workers=2, most_rides=1, faults=chosen)
     assert [(row.fault.split(":")[0], row.onset) for row in rows] == [
         ("none", "start"), ("none", "halfway"), ("frozen", "start"), ("frozen", "halfway"),
-        ("imagery shifted by 100 m", "start"),
+        ("stuck gyroscope", "start"), ("stuck gyroscope", "halfway"), ("imagery shifted by 100 m", "start"),
     ]  # fmt: skip
     assert all(isinstance(row, FaultRow) and row.sure == 0.0 for row in rows)  # nobody has calibrated the tiny bundle
     kept = sorted((tmp_path / "tracked").glob("*.npz"))

@@ -65,13 +65,22 @@ class FaultRow:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class _Faulty:
+    """What a drive becomes by a fault; without the fault's function, which cannot be sent to another process."""
+
+    name: str
+    moves_roads: bool
+    recording: Recording
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class _Task:
     """A drive and what it becomes by each fault, with the frame that the faults begin with."""
 
     sound: Recording
     onset: Onset
     first: int
-    faulty: tuple[tuple[Fault, Recording], ...]
+    faulty: tuple[_Faulty, ...]
 
 
 def run_faults(
@@ -100,7 +109,8 @@ def run_faults(
         for onset in onsets:
             given = Given(drive, mirrored[number], foreign_codes(drives, number), first_frame(drive, onset))
             able = [fault for fault in faults if onset == "start" or not fault.moves_roads]
-            tasks.append(_Task(drive, onset, given.first, tuple((fault, faulty(fault, given)) for fault in able)))
+            changed = tuple(_Faulty(fault.name, fault.moves_roads, faulty(fault, given)) for fault in able)
+            tasks.append(_Task(drive, onset, given.first, changed))
     found: dict[tuple[str, Onset], list[tuple[Bools, Bools]]] = {}
     arguments = (gallery.address, bundle.root, usual, work / "tracked")
     for done, (number, results) in enumerate(in_workers(_follow, tasks, workers, _prepare, arguments), 1):
@@ -155,7 +165,8 @@ def _follow(task: _Task) -> dict[str, tuple[Bools, Bools]]:
     arm, confidence = Arm(next(iter(task.sound.odometry))), track_confidence(bundle.root, settings)
     before: bytes | None = None
     out = {}
-    for fault, recording in task.faulty:
+    for fault in task.faulty:
+        recording = fault.recording
         ground = f"{Path(str(_stage['address'])).name} {fault.name if fault.moves_roads else ''} from {task.first}"
         path = kept / f"{track_key(ground, recording, arm, settings, confidence)}.npz"
         if not path.is_file():
