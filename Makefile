@@ -95,7 +95,7 @@ LOCK = $(BIN)/pip-compile --quiet --strip-extras --no-header --no-annotate --no-
 lock: $(VENV)/.dev
 	$(LOCK) --output-file requirements/base.txt
 	$(LOCK) --extra serve --extra programs --output-file requirements/serve.txt
-	$(LOCK) --extra serve --extra programs --extra train --extra dev --extra docs --output-file requirements/dev.txt
+	$(LOCK) --extra serve --extra programs --extra train --extra baselines --extra dev --extra docs --output-file requirements/dev.txt
 
 tiny-bundle: $(VENV)/.dev
 	$(BIN)/python tests/helpers/tiny_bundle.py

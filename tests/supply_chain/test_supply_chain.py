@@ -68,11 +68,13 @@ def test_locks_pin_every_line_and_name_no_host(lock: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lock", "extras"), [("base", []), ("serve", ["serve", "programs"]), ("dev", ["train", "docs"])]
+    ("lock", "extras"),
+    [("base", []), ("serve", ["serve", "programs"]), ("dev", ["train", "baselines", "docs", "cluster"])],
 )
 def test_locks_pin_what_the_project_asks_for(lock: str, extras: list[str]) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     asked = project["dependencies"] + [line for extra in extras for line in project["optional-dependencies"][extra]]
-    pinned = dict(line.split("==") for line in (ROOT / "requirements" / f"{lock}.txt").read_text().split())
+    lines = (ROOT / "requirements" / f"{lock}.txt").read_text().splitlines()
+    pinned = dict(line.split("==") for line in lines if line and not line.startswith("#"))
     for need in (Requirement(line) for line in asked):
         assert need.specifier.contains(pinned[normalised(need.name)]), need
