@@ -24,6 +24,7 @@ from x2localizer.gallery.columns import from_byte_columns, to_byte_columns
 from x2localizer.gallery.cut import cut
 from x2localizer.gallery.merge import merge
 from x2localizer.gallery.share import describe_file, export, unpack
+from x2localizer.gallery.verify import verify
 from x2localizer.similarity import CodeKind
 
 BOTH: tuple[CodeKind, ...] = ("tiles", "regions")
@@ -349,3 +350,14 @@ def test_a_gallery_that_is_being_made_has_one_writer(exported: Path, tmp_path: P
     with only_writer(tmp_path / "g"), pytest.raises(UserError, match="Another process is writing"):
         unpack(exported, str(tmp_path / "g"))
     unpack(exported, str(tmp_path / "g"))
+
+
+def test_a_file_is_verified_without_importing_it(exported: Path, tmp_path: Path) -> None:
+    assert verify(str(exported)).sound
+    broken = tmp_path / "broken.x2g"
+    data = bytearray(exported.read_bytes())
+    data[len(data) // 2] ^= 1
+    broken.write_bytes(data)
+    found = verify(str(broken))
+    assert not found.sound
+    assert "is damaged" in found.problems[0]

@@ -19,7 +19,7 @@ app.command("cut")(share.cut)
 
 @app.command("verify")
 def verify(
-    gallery: Annotated[str, typer.Argument(help="The gallery: a folder, or an object-store address.")],
+    gallery: Annotated[str, typer.Argument(help="A folder, an exported file, or an object-store address.")],
     as_json: JsonOption = False,
 ) -> None:
     """Read all of a gallery and compare its files with their checksums. A damaged one is exit code 2.

@@ -111,6 +111,12 @@ def describe_file(path: Path) -> SharedFile:
         return _about(path, file)
 
 
+def verify_file(path: Path, progress: Progress = lambda what, done, total: None) -> SharedFile:
+    """What a file says of itself, after all of it was compared with its checksums."""
+    with _opened(path) as file:
+        return _verified(path, file, progress)
+
+
 def unpacked_copy(path: Path) -> Path:
     """The folder of a copy of the gallery in a file, made when the file is first opened."""
     shared = describe_file(path)

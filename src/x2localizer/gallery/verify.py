@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from x2localizer.errors import GalleryError
 from x2localizer.gallery.checksums import Progress, Seal, local_folder, read_seal, reading, stored_files, table_problems
-from x2localizer.gallery.open import open_any
+from x2localizer.gallery.open import SHARED_SUFFIX, open_any
+from x2localizer.gallery.share import verify_file
 from x2localizer.gallery.store import Gallery
 
 
@@ -32,7 +34,12 @@ class Verified:
 
 
 def verify(address: str, progress: Progress = lambda done, total: None) -> Verified:
-    """Compare all files of a gallery with their checksums, and decode every row of every table."""
+    """Compare all files of a gallery with their checksums, and decode every row of every table.
+
+    Of a gallery in one file, its tables are compared with their checksums.
+    """
+    if address.endswith(SHARED_SUFFIX) and Path(address).is_file():
+        return _verified_file(Path(address), progress)
     folder = local_folder(address)
     if folder is not None and not any(folder.glob("*.lance")):
         raise GalleryError(f"There is no gallery at {address}.", f"Make one: x2l index IMAGERY --out {address}")
@@ -54,6 +61,14 @@ def verify(address: str, progress: Progress = lambda done, total: None) -> Verif
     problems = problems or list(_row_problems(gallery))
     unsealed = len(names) if seal is None else len(set(names) - seal.files.keys())
     return Verified(tuple(problems), len(names), size, unsealed)
+
+
+def _verified_file(path: Path, progress: Progress) -> Verified:
+    try:
+        verify_file(path, lambda what, done, total: progress(done, total))
+    except GalleryError as problem:
+        return Verified((problem.what,), 1, path.stat().st_size, 0)
+    return Verified((), 1, path.stat().st_size, 0)
 
 
 def _file_problems(gallery: Gallery, seal: Seal, advance: Callable[[int], None]) -> Iterator[str]:
