@@ -210,3 +210,27 @@ def test_the_bench_of_opening_gives_all_figures() -> None:
     values = bench_open(blocks=2, times=1)
     assert all(float(str(value)) > 0 for value in values.values())
     assert len(values) == 8
+
+
+@pytest.mark.parametrize("tables", [("tiles",), ("tiles", "pictures", "regions", "about")])
+def test_a_build_that_was_killed_before_its_first_row_starts_over(
+    tables: tuple[str, ...], tiny_bundle: Bundle, tmp_path: Path
+) -> None:
+    """LanceDB makes the folder of a table before its first version."""
+    for name in tables:
+        (tmp_path / "g" / f"{name}.lance" / "data").mkdir(parents=True)
+    with pytest.raises(GalleryError, match="There is no gallery"):
+        open_gallery(tmp_path / "g")
+    imagery = write_noise(tmp_path / "a.tif", 160003, 200005, 11)
+    index(imagery, tiny_bundle, tmp_path / "g")
+    assert verify(str(tmp_path / "g")).sound
+    assert len(open_gallery(tmp_path / "g").regions) > 0
+
+
+def test_a_gallery_that_lost_its_manifest_is_not_taken_for_none(copy: Path, tiny_bundle: Bundle) -> None:
+    shutil.rmtree(copy / "about.lance" / "_versions")
+    with pytest.raises(GalleryError, match="is damaged"):
+        open_gallery(copy)
+    imagery = write_noise(copy.parent / "a.tif", 160003, 200005, 11)
+    with pytest.raises(GalleryError, match="is damaged"):
+        index(imagery, tiny_bundle, copy)

@@ -78,9 +78,7 @@ def open_to_read(address: str, *, verify: Verify = "used") -> Gallery:
 def open_for_writing(address: str, fresh: GalleryManifest) -> Gallery:
     """Open a gallery to add imagery to, or make one; encoder and grid must be the same, codes may be added."""
     db = _connect(address)
-    with reading(address):
-        there = "about" in table_names(db)
-    if not there:
+    if not _has_gallery(address, db):
         return _make(address, fresh, db)
     gallery = open_any(address)
     if not gallery.has_tiles:  # roads alone: its grid was only a guess
@@ -97,9 +95,7 @@ def open_for_writing(address: str, fresh: GalleryManifest) -> Gallery:
 
 def find_gallery(address: str) -> Gallery | None:
     """The gallery at an address, finished or not; None if there is none."""
-    with reading(address):
-        there = "about" in table_names(_connect(address))
-    return open_any(address) if there else None
+    return open_any(address) if _has_gallery(address, _connect(address)) else None
 
 
 def make_roads_only(address: str) -> Gallery:
@@ -112,11 +108,33 @@ def make_gallery(address: str, manifest: GalleryManifest, mode: str = "create") 
     return _make(address, manifest, _connect(address), mode)
 
 
+def _has_gallery(address: str, db: Any) -> bool:
+    """Whether there is a gallery; what a process leaves that is killed while it makes one is none."""
+    with reading(address):
+        names = table_names(db)
+        if "about" not in names or _opens(db, "about"):
+            return "about" in names
+        return any(_opens(db, name) and db.open_table(name).count_rows() for name in names)  # a damaged one
+
+
+def _opens(db: Any, name: str) -> bool:
+    """Whether a table has been made: its folder alone is listed as a table, too."""
+    try:
+        db.open_table(name)
+    except (ValueError, OSError, RuntimeError) as problem:
+        if "not found" in str(problem):
+            return False
+        raise
+    return True
+
+
 def _make(address: str, manifest: GalleryManifest, db: Any, mode: str = "create") -> Gallery:
     gallery = Gallery(address, manifest, db)
     try:
+        there = table_names(db)
         for name in TABLES if gallery.has_tiles else ():
-            db.create_table(name, schema=schema(manifest, name), mode=mode, exist_ok=True)
+            half_made = name in there and not _opens(db, name)
+            db.create_table(name, schema=schema(manifest, name), mode="overwrite" if half_made else mode, exist_ok=True)
         gallery.save_manifest(manifest)
     except (OSError, RuntimeError) as problem:
         raise GalleryError(
@@ -130,7 +148,7 @@ def open_any(address: str, *, verify: Verify = "used") -> Gallery:
     db = _connect(address)
     with reading(address):
         names = table_names(db)
-        if "about" not in names:
+        if not _has_gallery(address, db):
             raise GalleryError(f"There is no gallery at {address}.", f"Make one: x2l index IMAGERY --out {address}")
         about = db.open_table("about")
         checks = Checks(address, verify)
