@@ -44,18 +44,23 @@ class ObjectStore:
         """Answer again."""
         (self.folder / "fail-after").unlink(missing_ok=True)
 
+    def make_bucket(self) -> None:
+        """Make the bucket; the server starts without one."""
+        self._files().create_dir("bucket")
+
     def upload(self, path: Path) -> str:
         """Put a file into the bucket; returns its address."""
+        with self._files().open_output_stream(f"bucket/{path.name}") as out:
+            out.write(path.read_bytes())
+        return f"s3://bucket/{path.name}"
+
+    def _files(self) -> Any:
         from pyarrow import fs
 
-        store = fs.S3FileSystem(
+        return fs.S3FileSystem(
             endpoint_override=self.url, access_key="tester", secret_key=SECRET, region="us-east-1",
             allow_bucket_creation=True,
         )  # fmt: skip
-        store.create_dir("bucket")
-        with store.open_output_stream(f"bucket/{path.name}") as out:
-            out.write(path.read_bytes())
-        return f"s3://bucket/{path.name}"
 
 
 @contextmanager
@@ -65,7 +70,9 @@ def serve_objects(folder: Path) -> Iterator[ObjectStore]:
     try:
         assert process.stdout is not None
         port = int(process.stdout.readline())
-        yield ObjectStore(folder, process, f"http://127.0.0.1:{port}")
+        store = ObjectStore(folder, process, f"http://127.0.0.1:{port}")
+        store.make_bucket()
+        yield store
     finally:
         process.kill()
         process.wait()
