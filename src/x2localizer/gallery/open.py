@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -112,20 +113,23 @@ def _has_gallery(address: str, db: Any) -> bool:
     """Whether there is a gallery; what a process leaves that is killed while it makes one is none."""
     with reading(address):
         names = table_names(db)
-        if "about" not in names or _opens(db, "about"):
-            return "about" in names
-        return any(_opens(db, name) and db.open_table(name).count_rows() for name in names)  # a damaged one
+        return _table(db, names, "about") is not None or _has_lost_its_manifest(db, names)
 
 
-def _opens(db: Any, name: str) -> bool:
-    """Whether a table has been made: its folder alone is listed as a table, too."""
+def _has_lost_its_manifest(db: Any, names: Sequence[str]) -> bool:
+    """Whether a gallery without a manifest is a damaged one: it has rows."""
+    tables = (_table(db, names, name) for name in names) if "about" in names else ()
+    return any(table is not None and table.count_rows() for table in tables)
+
+
+def _table(db: Any, names: Sequence[str], name: str) -> Any | None:
+    """A table of those that are listed; None if only its folder is there, which is listed, too."""
     try:
-        db.open_table(name)
+        return db.open_table(name) if name in names else None
     except (ValueError, OSError, RuntimeError) as problem:
         if "not found" in str(problem):
-            return False
+            return None
         raise
-    return True
 
 
 def _make(address: str, manifest: GalleryManifest, db: Any, mode: str = "create") -> Gallery:
@@ -133,7 +137,7 @@ def _make(address: str, manifest: GalleryManifest, db: Any, mode: str = "create"
     try:
         there = table_names(db)
         for name in TABLES if gallery.has_tiles else ():
-            half_made = name in there and not _opens(db, name)
+            half_made = name in there and _table(db, there, name) is None
             db.create_table(name, schema=schema(manifest, name), mode="overwrite" if half_made else mode, exist_ok=True)
         gallery.save_manifest(manifest)
     except (OSError, RuntimeError) as problem:
@@ -148,9 +152,11 @@ def open_any(address: str, *, verify: Verify = "used") -> Gallery:
     db = _connect(address)
     with reading(address):
         names = table_names(db)
-        if not _has_gallery(address, db):
+        about = _table(db, names, "about")
+        if about is None and _has_lost_its_manifest(db, names):
+            raise damaged(address, "Table 'about' was not found")
+        if about is None:
             raise GalleryError(f"There is no gallery at {address}.", f"Make one: x2l index IMAGERY --out {address}")
-        about = db.open_table("about")
         checks = Checks(address, verify)
         checks.table("about", lambda: int(about.version), whole=True)
         try:
