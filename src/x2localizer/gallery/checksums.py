@@ -181,33 +181,31 @@ def damaged(address: str, why: str) -> GalleryError:
     )
 
 
-@contextmanager
-def reading(address: str) -> Iterator[None]:
+def reading(address: str) -> AbstractContextManager[None]:
     """Turn whatever LanceDB and the decoders raise for damaged files into one error, panics of Rust included."""
-    try:
-        yield
-    except (UserError, MemoryError):
-        raise
-    except BaseException as problem:
-        if not _of_a_library(problem):
-            raise
-        raise damaged(address, first_line(problem)) from problem
+    return _one_error(lambda problem: damaged(address, first_line(problem)))
 
 
-@contextmanager
-def writing(address: str) -> Iterator[None]:
+def writing(address: str) -> AbstractContextManager[None]:
     """Turn whatever LanceDB raises when it cannot write into one error."""
-    try:
-        yield
-    except (UserError, MemoryError):
-        raise
-    except BaseException as problem:
-        if not _of_a_library(problem):
-            raise
-        raise GalleryError(
+    return _one_error(
+        lambda problem: GalleryError(
             f"Cannot write to the gallery {address}: {first_line(problem)}.",
             "Check that the disk has space left, and run the same command again; it resumes.",
-        ) from problem
+        )
+    )
+
+
+@contextmanager
+def _one_error(error: Callable[[BaseException], GalleryError]) -> Iterator[None]:
+    try:
+        yield
+    except (UserError, MemoryError):
+        raise
+    except BaseException as problem:
+        if not _of_a_library(problem):
+            raise
+        raise error(problem) from problem
 
 
 def _of_a_library(problem: BaseException) -> bool:
