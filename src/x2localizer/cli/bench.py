@@ -280,8 +280,6 @@ def indexes(
     as_json: JsonOption = False,
 ) -> None:
     """Vector indexes on the same tiles: LanceDB's, FAISS and usearch where they are installed, and ours."""
-    import json  # noqa: PLC0415
-
     from x2localizer.search.approximate.libraries import bench_indexes  # noqa: PLC0415
 
     with progress_bar("making codes", quiet=as_json) as bar:
