@@ -206,7 +206,7 @@ class TrackEvidence:
     driven_m, turned_deg: distance and turns since the start, or since the last restart.
     tile_margin, road_margin: how much better tiles and roads fit the guess than "not on this map"; 0 without them.
     has_tiles, has_roads: which of the two there are.
-    doubtful: the odometry says that the camera stands, and its pictures that it moves.
+    doubtful: pictures, odometry and map have lately contradicted each other, as they do when a sensor has failed.
     """
 
     share: float

@@ -72,7 +72,7 @@ def supported(evidence: TrackEvidence) -> bool:
 
     Odometry that lies and roads of another city can lead a belief to one place; then nothing fits it for long. A rule,
     and not a feature: the drives that the regression is fitted on neither lie nor are on a wrong map. And nothing
-    speaks for a camera that stands by its odometry and moves by its pictures.
+    speaks for a guess while a sensor seems to have failed.
     """
     if evidence.doubtful:
         return False

@@ -45,7 +45,7 @@ def pack(tracker: Tracker) -> bytes:
         "format": FORMAT, "map": map_fingerprint(tracker), "tracker": _numbers(tracker),
         "state": asdict(replace(tracker._state, reckoning=None)),  # type: ignore[arg-type]
         "reckoning": _numbers(tracker._state.reckoning), "belief": _about(tracker.belief),
-        "watch": _numbers(tracker._watch),
+        "watches": [_numbers(watch) for watch in _watches(tracker)],
         "odds": None if tracker._odds is None else _numbers(tracker._odds),
     }  # fmt: skip
     arrays: dict[str, npt.NDArray[Any]] = {"poses": tracker.belief.poses, "patch": tracker.belief.patch}
@@ -77,7 +77,8 @@ def restore(tracker: Tracker, data: bytes) -> None:
     if tracker._odds is not None:
         _set_numbers(tracker._odds, about["odds"])
     _set_belief(tracker.belief, about["belief"], arrays["poses"], arrays["patch"])
-    _set_numbers(tracker._watch, about.get("watch", {}))  # older snapshots have none
+    for watch, numbers in zip(_watches(tracker), about.get("watches", []), strict=False):  # older snapshots have none
+        _set_numbers(watch, numbers)
     state = dict(about["state"])
     guess = state.pop("guess")
     state["reckoning"] = _set_numbers(tracker.new_reckoning(), about["reckoning"])
@@ -104,6 +105,10 @@ def _read(data: bytes) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
     except (ValueError, KeyError, TypeError, RecursionError, OSError, EOFError, zipfile.BadZipFile) as problem:
         raise SnapshotError("The snapshot of a belief is damaged.", "Start the track again.") from problem
     return arrays, about
+
+
+def _watches(tracker: Tracker) -> tuple[object, ...]:
+    return tracker._watch, tracker._speeds, tracker._turns, tracker._fit
 
 
 def _about(belief: PoseBelief) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from x2localizer.gallery.store import Gallery, check_encoder
 from x2localizer.localize.frames import FrameGate
 from x2localizer.localize.track.belief import PoseBelief, PoseEstimate, Starts
 from x2localizer.localize.track.confidence import UNFITTED, TrackConfidence, track_confidence
+from x2localizer.localize.track.fault_watch import FitWatch, SpeedWatch, TurnWatch
 from x2localizer.localize.track.fields import RoadField, TileField, patches_of
 from x2localizer.localize.track.patches import Patches
 from x2localizer.localize.track.reckoning import Reckoning
@@ -145,7 +146,8 @@ class Tracker:
         self._searched = True
         self.confidence = confidence or self._own_confidence()
         self._gate = FrameGate(math.inf)
-        self._watch = ViewWatch()
+        self._watch, self._fit = ViewWatch(), FitWatch()
+        self._speeds, self._turns = SpeedWatch(), TurnWatch()
         self._state = self._new_state()
         self.keeps_steps = keeps_steps
         self.steps: list[Step] = []
@@ -216,8 +218,11 @@ class Tracker:
             self.belief.bridge(max(gap_s, 0.0) + unseen_s)
             self._search = None
             self._state = state = self._new_state()
+            self._speeds, self._fit = SpeedWatch(), FitWatch()
         elif gap_s > 0.25 and movements:
             movements = [*movements, _onward(movements[-1], gap_s)]
+        self._speeds.see(time_s, movements)
+        self._turns.see(time_s, movements)
         state.start_s = time_s if state.start_s is None else state.start_s
         state.last_s = time_s
         state.driven_m += sum(abs(m.distance_m) for m in movements)
@@ -227,7 +232,8 @@ class Tracker:
         self._reckon(state.reckoning, self.belief, movements, code)
         found = self._searched_too(self.belief.estimate(), self.belief.log_evidence - before, movements, code)
         self._note_jump(found, movements)
-        evidence = self._evidence(found)
+        self._fit.see(time_s, found.share, state.held_s, self.belief.margins)
+        evidence = self._evidence(found, time_s)
         fix = self._fix(index, time_s, found, evidence, movements)
         self._search_if_in_doubt(found.share, time_s)
         return fix
@@ -261,7 +267,7 @@ class Tracker:
         self.belief, self._search = search.belief, None
         state = self._state
         state.driven_m, state.turned_deg, state.guess = search.driven_m, search.turned_deg, None
-        state.reckoning = search.reckoning
+        state.reckoning, self._fit = search.reckoning, FitWatch()
         state.searched_s = state.last_s
         return other
 
@@ -310,13 +316,15 @@ class Tracker:
         state.held_m += sum(abs(m.distance_m) for m in movements)
         state.held_deg += sum(abs(m.turn_deg) for m in movements)
 
-    def _evidence(self, found: PoseEstimate) -> TrackEvidence:
+    def _evidence(self, found: PoseEstimate, time_s: float) -> TrackEvidence:
         margins, state = self.belief.margins, self._state
+        doubts = (watch.doubts(time_s) for watch in (self._speeds, self._turns, self._fit))
+        doubtful = self._watch.doubtful or any(doubts)
         a, _, b = found.covariance_m2
         return TrackEvidence(
             found.share, found.rival, found.on_map, math.sqrt(max(a + b, 0.0)), state.reckoning.sd_m, state.held_s,
             state.held_m, state.held_deg, state.driven_m, state.turned_deg, margins.get("tiles", 0.0),
-            margins.get("roads", 0.0), "tiles" in margins, "roads" in margins, self._watch.doubtful,
+            margins.get("roads", 0.0), "tiles" in margins, "roads" in margins, doubtful,
         )  # fmt: skip
 
     def _fix(
@@ -389,7 +397,9 @@ def second_pass(tracker: Tracker, fixes: Sequence[Fix]) -> list[Fix]:
     steps, tracker.steps, tracker.keeps_steps = tracker.steps, [], False
     back: dict[int, Fix] = {}
     pending: tuple[Movement, ...] = ()
-    tracker._state, tracker._search, tracker._watch = _State(tracker._state.reckoning), None, ViewWatch()
+    tracker._state, tracker._search = _State(tracker._state.reckoning), None
+    tracker._watch, tracker._fit = ViewWatch(), FitWatch()
+    tracker._speeds, tracker._turns = SpeedWatch(), TurnWatch()
     for step in reversed(steps):
         fix = tracker.advance(step.index, step.time_s, pending, step.code)
         back[step.index] = fix

@@ -37,19 +37,14 @@ class ViewWatch:
     since_s: when the camera began to stand, by the odometry.
     others: views in a row that are not the one at the beginning of the stand.
     same: views in a row of a moving camera that are the one before.
+    doubtful: whether the view has said, since the odometry says that the camera stands, that it moves.
     """
 
     def __init__(self) -> None:
-        self.since_s, self.others, self.same = 0.0, 0, 0
+        self.since_s, self.others, self.same, self.doubtful = 0.0, 0, 0, False
         self._first: deque[float] = deque()
         self._last: deque[float] = deque()
         self._steps: deque[float] = deque(maxlen=STEADY_FRAMES)
-
-    @property
-    def doubtful(self) -> bool:
-        """Whether the view says that the camera moves, and the odometry that it stands."""
-        moving = len(self._steps) == STEADY_FRAMES and median(self._steps) < STEADY_VIEW
-        return self.others >= OTHER_VIEWS or moving
 
     @property
     def frozen(self) -> bool:
@@ -83,9 +78,11 @@ class ViewWatch:
         self.others = self.others + 1 if float(view @ np.array(self._first)) < SAME_VIEW else 0
         if similar is not None:
             self._steps.append(similar)
+        changing = len(self._steps) == STEADY_FRAMES and median(self._steps) < STEADY_VIEW
+        self.doubtful = self.doubtful or changing or self.others >= OTHER_VIEWS
 
     def _end_stand(self) -> None:
-        self.since_s, self.others = 0.0, 0
+        self.since_s, self.others, self.doubtful = 0.0, 0, False
         self._first.clear()
         self._steps.clear()
 
