@@ -1,6 +1,9 @@
-"""Ranks, recalls and their confidence intervals. Ties rank before the true item, and NaN scores are an error."""
+"""Ranks, recalls, their confidence intervals, and times. Ties rank before the true item; NaN scores are an error."""
 
 from __future__ import annotations
+
+import time
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -71,3 +74,14 @@ def paired_difference(
     difference: Floats = np.asarray(a, np.float64) - np.asarray(b, np.float64)
     low, high = bootstrap_interval(difference, seed, draws)
     return float(difference.mean()), low, high
+
+
+def fastest_s(work: Callable[[], object], times: int) -> float:
+    """Seconds of the fastest of some runs, after one to warm up."""
+    work()
+    spent = []
+    for _ in range(times):
+        start = time.perf_counter()
+        work()
+        spent.append(time.perf_counter() - start)
+    return min(spent)

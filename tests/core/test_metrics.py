@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from x2localizer.metrics import bootstrap_interval, one_percent, paired_difference, ranks_of, recall_at
+from x2localizer.metrics import bootstrap_interval, fastest_s, one_percent, paired_difference, ranks_of, recall_at
 
 
 @given(st.integers(1, 6), st.integers(1, 8), st.integers(0, 10_000))
@@ -57,3 +59,10 @@ def test_the_interval_of_a_weighted_mean_lies_around_it() -> None:
     assert low < np.average(hits, weights=weights) < high
     assert low > hits.mean()
     assert bootstrap_interval(hits, weights=np.full(400, 3.0)) == pytest.approx(bootstrap_interval(hits))
+
+
+def test_the_fastest_run_counts_after_one_to_warm_up() -> None:
+    pauses = iter([0.0, 0.05, 0.001, 0.05])
+    spent = fastest_s(lambda: time.sleep(next(pauses)), 3)
+    assert 0.001 <= spent < 0.05
+    assert next(pauses, None) is None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import resource
-import time
 from collections.abc import Callable
 
 import numpy as np
@@ -18,19 +17,9 @@ from x2localizer.learn.model import Model
 from x2localizer.learn.naive import naive_set
 from x2localizer.learn.objective import fine_similarity, token_similarity, total_loss
 from x2localizer.learn.towers import Tower
+from x2localizer.metrics import fastest_s
 
 BUDGETS = [1, 2, 4, 8]
-
-
-def _best(work: Callable[[], object], times: int) -> float:
-    """Seconds of the fastest run, after one to warm up."""
-    work()
-    spent = []
-    for _ in range(times):
-        start = time.perf_counter()
-        work()
-        spent.append(time.perf_counter() - start)
-    return min(spent)
 
 
 def bench_model(settings: TrainSettings, times: int = 2, batch: int = 2) -> dict[str, object]:
@@ -55,10 +44,10 @@ def bench_model(settings: TrainSettings, times: int = 2, batch: int = 2) -> dict
     tiles = torch.randn(1, m.region_tiles**2, 3, m.tile_px, m.tile_px)
     frames = torch.randn(1, m.frames, 3, m.frame_height, m.frame_width)
     with torch.no_grad():
-        region_s = _best(lambda: model.regions(tiles), times)
+        region_s = fastest_s(lambda: model.regions(tiles), times)
         twin = _against_twin(model.aerial, tiles, region_s, times)
         prefix_s = {
-            str(tau): _best(lambda tau=tau: model.ground.embed_sets(frames[:, :tau]), times)  # type: ignore[misc]
+            str(tau): fastest_s(lambda tau=tau: model.ground.embed_sets(frames[:, :tau]), times)  # type: ignore[misc]
             for tau in BUDGETS if tau <= m.frames
         }  # fmt: skip
     image = sum(p.numel() for name, p in model.named_parameters() if not model.is_adapter(name))
@@ -74,7 +63,7 @@ def _against_twin(tower: Tower, tiles: torch.Tensor, region_s: float, times: int
     if not isinstance(tower, DeitTower) or not tower.adapted:
         return {}
     fast, plain = tower.embed_sets(tiles), naive_set(tower, tiles[0])
-    naive_s = _best(lambda: naive_set(tower, tiles[0]), times)
+    naive_s = fastest_s(lambda: naive_set(tower, tiles[0]), times)
     difference = max(float((fast.whole[0] - plain[0]).abs().max()), float((fast.tokens[0] - plain[1]).abs().max()))
     return {"region_naive_s": naive_s, "region_speedup": naive_s / region_s, "region_max_diff": difference}
 
@@ -128,9 +117,9 @@ def _steps(model: Model, objective: ObjectiveSettings, batch: int) -> dict[str, 
 
     model.set_trainable("ground adapters")
     kept = aerial_side()
-    with_cache, without = _best(lambda: step(kept), 1), _best(lambda: step(None), 1)
+    with_cache, without = fastest_s(lambda: step(kept), 1), fastest_s(lambda: step(None), 1)
     model.set_trainable("adapters")
-    train_s = _best(full_step, 1)
+    train_s = fastest_s(full_step, 1)
     peak_gb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     return {
         "stage3_step_s": with_cache, "stage3_cached_speedup": without / with_cache,

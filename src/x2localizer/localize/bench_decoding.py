@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 import numpy as np
 
 from x2localizer.encoders.tile_decoder import TileChoices, TileDecoder
 from x2localizer.localize.decoding import BEAM, decode, decode_plainly
+from x2localizer.metrics import fastest_s
 from x2localizer.types import Floats
 
 
@@ -17,9 +15,9 @@ def bench_decoding(decoder: TileDecoder, clips: int = 16, frames: int = 36, time
     choices = noise(clips, frames, decoder.settings.tiles)
     one = TileChoices(choices.xy_m[:1], choices.similarity[:1], choices.there[:1], choices.times_s[:1])
     few = TileChoices(choices.xy_m[:2], choices.similarity[:2], choices.there[:2], choices.times_s[:2])
-    live = _best_s(lambda: decode(decoder, one), times) / frames
-    batched = _best_s(lambda: decode(decoder, choices), times) / frames / clips
-    plain = _best_s(lambda: decode_plainly(decoder, few), 1) / frames / 2
+    live = fastest_s(lambda: decode(decoder, one), times) / frames
+    batched = fastest_s(lambda: decode(decoder, choices), times) / frames / clips
+    plain = fastest_s(lambda: decode_plainly(decoder, few), 1) / frames / 2
     difference = float(np.abs(decode(decoder, few) - decode_plainly(decoder, few)).max())
     return {
         "beam": BEAM, "tiles": decoder.settings.tiles, "clips": clips, "live_ms": 1000 * live,
@@ -35,13 +33,3 @@ def noise(clips: int, frames: int, tiles: int) -> TileChoices:
     similarity = -np.sort(-rng.uniform(0.2, 0.9, shape), -1).astype(np.float32)
     seconds: Floats = np.broadcast_to(np.arange(frames, dtype=np.float64), shape[:2])
     return TileChoices(rng.uniform(-500, 500, (*shape, 2)), similarity, np.ones(shape, np.bool_), seconds)
-
-
-def _best_s(work: Callable[[], object], times: int) -> float:
-    work()
-    spent = []
-    for _ in range(times):
-        start = time.perf_counter()
-        work()
-        spent.append(time.perf_counter() - start)
-    return min(spent)
