@@ -1,8 +1,8 @@
 """One long drive, followed by the tracker in one way, and kept for the next run.
 
 Following all drives in all ways takes an hour. What one drive gave is kept in a file that is named after everything it
-follows from: the drive, the map, the settings, and the sources of the tracker. The confidence is worked out when a file
-is read, so a new one does not make the drives be followed again.
+follows from: the drive, the map, the settings, the sources of the tracker, and its confidence. Fitting one needs
+drives that were followed without any; these are kept, too.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def kept_track(
 def track_key(ground: str, recording: Recording, arm: Arm, settings: TrackSettings, confidence: TrackConfidence) -> str:
     """A short name for everything that a followed drive depends on."""
     parts = [ground, recording.ride.ride_id, arm.name, settings.model_dump_json(), _sources()]
-    if arm.smoothed:  # which of two fixes counts depends on the confidence
+    if confidence.calibrated:  # what a tracker doubts, and which of two fixes counts, depends on it
         parts.append(repr((confidence.weights, confidence.threshold, confidence.threshold_without_roads)))
     digest = hashlib.sha256("|".join(parts).encode())
     if arm.tiles:

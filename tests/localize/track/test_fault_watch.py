@@ -17,8 +17,8 @@ from x2localizer.geo import RIGHT_WITHIN_M
 from x2localizer.localize.track.confidence import track_confidence
 from x2localizer.localize.track.fault_watch import (
     DOUBT_S,
+    MOST_DOUBT_S,
     NOISY_STEPS,
-    SETTLED_S,
     STUCK_STEPS,
     FitWatch,
     SpeedWatch,
@@ -96,18 +96,30 @@ def test_a_car_that_stands_has_no_turns_that_stick() -> None:
     assert watch.doubted_s == math.inf
 
 
-def test_a_guess_must_have_fitted_before_it_can_be_contradicted() -> None:
+def test_a_guess_must_have_been_sure_before_it_can_be_contradicted() -> None:
     watch = FitWatch()
-    watch.see(0.0, 0.99, 3.0, {"roads": -2.0})
-    watch.see(1.0, 0.5, SETTLED_S, {"roads": 1.0})
-    watch.see(2.0, 0.99, SETTLED_S, {})
-    assert watch.settled
-    watch.see(3.0, 0.2, 0.0, {"roads": 1.0, "tiles": 0.1})
-    assert not watch.doubts(3.0)
-    watch.see(4.0, 0.99, 90.0, {"roads": 1.0, "tiles": -0.6})
+    watch.see(0.0, {"roads": -2.0})
+    watch.was_sure = True
+    watch.see(1.0, {"roads": 1.0, "tiles": -0.3})
+    watch.see(2.0, {})
+    assert not watch.doubts(2.0)
+    watch.see(4.0, {"roads": 1.0, "tiles": -0.6})
     assert watch.doubts(4.0)
     assert watch.doubts(3.0 + DOUBT_S)
     assert not watch.doubts(4.0 + DOUBT_S)
+
+
+def test_a_doubt_lasts_as_long_as_what_led_to_it() -> None:
+    watch = FitWatch()
+    watch.was_sure = True
+    for second in range(10, 61):
+        watch.see(float(second), {"tiles": -1.0})
+    assert watch.doubts(109.0)
+    assert not watch.doubts(111.0)
+    for second in range(111, 400):
+        watch.see(float(second), {"tiles": -1.0})
+    assert watch.doubts(399.0 + MOST_DOUBT_S - 1.0)
+    assert not watch.doubts(399.0 + MOST_DOUBT_S)
 
 
 # On a drive ----------------------------------------------------------------------------------------------------------

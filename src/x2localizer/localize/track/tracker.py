@@ -232,9 +232,10 @@ class Tracker:
         self._reckon(state.reckoning, self.belief, movements, code)
         found = self._searched_too(self.belief.estimate(), self.belief.log_evidence - before, movements, code)
         self._note_jump(found, movements)
-        self._fit.see(time_s, found.share, state.held_s, self.belief.margins)
+        self._fit.see(time_s, self.belief.margins)
         evidence = self._evidence(found, time_s)
         fix = self._fix(index, time_s, found, evidence, movements)
+        self._fit.was_sure = self._fit.was_sure or fix.status == "tracking"
         self._search_if_in_doubt(found.share, time_s)
         return fix
 
@@ -267,7 +268,7 @@ class Tracker:
         self.belief, self._search = search.belief, None
         state = self._state
         state.driven_m, state.turned_deg, state.guess = search.driven_m, search.turned_deg, None
-        state.reckoning, self._fit = search.reckoning, FitWatch()
+        state.reckoning = search.reckoning
         state.searched_s = state.last_s
         return other
 
