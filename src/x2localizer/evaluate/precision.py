@@ -53,6 +53,7 @@ def bench_precision(
     precisions: Sequence[Precision] = ("fp16", "int8"),
     clips: int | None = None,
     times: int = 7,
+    merged: Bundle | None = None,
     report: Progress = lambda what, done, total: None,
 ) -> list[PrecisionRow]:
     """A bundle and its twins in other precisions: sizes, times in turns (the best counts), and R@1 by s_path.
@@ -60,13 +61,18 @@ def bench_precision(
     data: int8 measures its ranges on the training or validation split, recall is that of ``split``. Without it ranges
         come from noise, and recall is not measured.
     clips: measure recall on this many clips, drawn evenly; all by default.
+    merged: the same towers with merged tokens, measured as they are and in these precisions.
     """
     parts: tuple[Part, ...] = ("frame", "tile")
     pictures = noise(bundle.spec) if data is None else calibration_pictures(data, bundle.spec)
     twins: dict[str, Bundle] = {"fp32": bundle}
-    for precision in precisions:
-        reduced = reduce_bundle(bundle, work / f"bundle-{precision}", precision, pictures, parts=parts)
-        twins[precision] = open_bundle(reduced.root, threads=bundle.threads)
+    if merged is not None:
+        twins["fp32, merged"] = merged
+    for name, full in tuple(twins.items()):
+        for precision in precisions:
+            twin = name.replace("fp32", precision)
+            reduced = reduce_bundle(full, work / f"bundle-{twin}", precision, pictures, parts=parts)
+            twins[twin] = open_bundle(reduced.root, threads=bundle.threads)
     spent = _in_turns({name: _timers(twin, pictures) for name, twin in twins.items()}, times)
     hits: dict[str, dict[int, Floats]] = {}
     if data is not None:
@@ -79,8 +85,9 @@ def bench_precision(
         for name, twin in twins.items()
     ]
     if MIXED in hits:
-        spent_mixed = rows[-1].ms_frame, rows[0].ms_tile, rows[-1].cpu_ms
-        rows.append(PrecisionRow(MIXED, rows[-1].bytes, *spent_mixed, *_recalls(hits, MIXED)))
+        small = next(row for row in rows if row.name == "int8")
+        spent_mixed = small.ms_frame, rows[0].ms_tile, small.cpu_ms
+        rows.append(PrecisionRow(MIXED, small.bytes, *spent_mixed, *_recalls(hits, MIXED)))
     return rows
 
 

@@ -101,6 +101,7 @@ def export_bundle(
     pictures: dict[str, npt.NDArray[np.uint8]] | None = None,
     card: Path | None = None,
     parts: tuple[Part, ...] | None = None,
+    merge: int = 0,
 ) -> tuple[Bundle, dict[str, float]]:
     """The bundle of a checkpoint, and each graph's largest difference from torch.
 
@@ -108,8 +109,11 @@ def export_bundle(
     pictures: what the graphs are checked on, by part; without them, noise.
     card: a model card (Markdown) to put into the bundle.
     parts: which of the model's parts to export; all by default.
+    merge: patches to merge in every block, for faster image codes; see :mod:`x2localizer.learn.token_merging`.
     """
     model = restore(checkpoint)
+    for tower in (model.ground, model.aerial):
+        tower.set_merging(merge)
     able = replace(model.capabilities, parts=parts or model.capabilities.parts)
     with new_bundle(out) as work:
         shared = SharedWeights()
@@ -126,6 +130,7 @@ def export_bundle(
             "training": {"checkpoint": checkpoint.fingerprint, **checkpoint.state},
             "fingerprint": files_fingerprint(work, able.parts),
             "weights": weights,
+            **({"merged_tokens": merge} if merge else {}),
         }
         write_text(work / "bundle.json", json.dumps(manifest, indent=2) + "\n")
         if card is not None:

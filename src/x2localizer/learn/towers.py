@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 
 from x2localizer.config import ModelSettings, Settings
 from x2localizer.encoders.protocol import Capabilities
-from x2localizer.errors import UserError
+from x2localizer.errors import ConfigError, UserError
 
 Out = TypeVar("Out")
 
@@ -75,6 +75,11 @@ class Tower(nn.Module):
     def set_checkpointing(self, on: bool) -> None:
         """Whether to compute what lies inside blocks again for gradients, instead of keeping it."""
         self.checkpointing = on
+
+    def set_merging(self, count: int) -> None:
+        """Merge so many patches in every block, if the family can."""
+        if count:
+            raise ConfigError(f"The family '{self.name}' cannot merge tokens.", "Leave out --merge.")
 
     def _saving(self, block: Callable[..., Out], *tensors: Tensor) -> Out:
         """What a block makes of tensors; with checkpointing, only they are kept for the gradient."""

@@ -65,8 +65,11 @@ def _one(bundle: Bundle, work: Path, seed: int, seconds: float, tiles: int = 37)
     }  # fmt: skip
 
 
-def deit_bundle(folder: Path, parts: tuple[Part, ...] | None = None, threads: int = 0) -> Bundle | None:
-    """Untrained towers of the paper's size, or some of their parts; None without torch."""
+def deit_bundle(folder: Path, parts: tuple[Part, ...] | None = None, threads: int = 0, merge: int = 0) -> Bundle | None:
+    """Untrained towers of the paper's size, or some of their parts; None without torch.
+
+    merge: patches that are merged in every block.
+    """
     try:
         from x2localizer.config import TrainSettings, load_config  # noqa: PLC0415
         from x2localizer.learn.checkpoint import load_checkpoint, save_checkpoint  # noqa: PLC0415
@@ -78,5 +81,5 @@ def deit_bundle(folder: Path, parts: tuple[Part, ...] | None = None, threads: in
     model = settings.model.model_copy(update={"backbone": settings.model.backbone.model_copy(update={"weights": None})})
     settings = settings.model_copy(update={"model": model})
     save_checkpoint(folder / "c.safetensors", Model(model), settings, {"stage": "image"})
-    export_bundle(load_checkpoint(folder / "c.safetensors"), folder / "bundle", parts=parts)
+    export_bundle(load_checkpoint(folder / "c.safetensors"), folder / "bundle", parts=parts, merge=merge)
     return open_bundle(folder / "bundle", threads=threads)

@@ -116,6 +116,10 @@ def precision(
     ] = False,
     threads: Annotated[int, typer.Option(min=0, help="Threads of the encoders; 0 is one for each core.")] = 0,
     precisions: Annotated[str, typer.Option(help="Which to compare with fp32, by comma.")] = "fp16,int8",
+    merged: Annotated[
+        str | None, typer.Option(help="The bundle with merged tokens, measured too; see x2l export --merge.")
+    ] = None,
+    merge: Annotated[int, typer.Option(min=0, help="With --deit: patches that are merged in every block.")] = 0,
     times: Annotated[int, typer.Option(min=1, help="Rounds of timing; the best counts.")] = 7,
     work: Annotated[Path | None, typer.Option(help="Folder for codes, kept for the next run.")] = None,
     as_json: JsonOption = False,
@@ -136,10 +140,13 @@ def precision(
         raise ConfigError(f"'{precisions}' are no precisions.", "Use fp16, int8 or fp16,int8.")
     with TemporaryDirectory(prefix="x2l-bench-") as folder, progress_bar("measuring", quiet=as_json) as progress:
         large = deit_bundle(Path(folder), ("frame", "tile"), threads) if deit else None
+        fewer = deit_bundle(Path(folder) / "merged", ("frame", "tile"), threads, merge) if deit and merge else None
+        if merged is not None:
+            fewer = open_bundle(merged, threads=threads)
         source = None if data is None or deit else open_dataset(data)
         rows = bench_precision(
             large or open_bundle(bundle, threads=threads), source, work or Path(folder), split=split, clips=clips,
-            times=times, precisions=cast(list["Precision"], asked),
+            times=times, precisions=cast(list["Precision"], asked), merged=fewer,
             report=lambda what, done, total: progress(done, total, what),
         )  # fmt: skip
     values = measured(

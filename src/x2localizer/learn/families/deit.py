@@ -19,6 +19,7 @@ from x2localizer.config import ModelSettings, Settings
 from x2localizer.learn.backbone import build_backbone
 from x2localizer.learn.families import register_family
 from x2localizer.learn.geoadapter import Adapter, attend, split_heads
+from x2localizer.learn.token_merging import attend_by_size, merge_tokens
 from x2localizer.learn.towers import SetEmbedding, Tower, TowerPlan, pool
 
 PREFIX_TOKENS = 2
@@ -47,6 +48,7 @@ class DeitTower(Tower):
             self.instance_embedding = nn.Parameter(torch.zeros(plan.instances, width))
             nn.init.trunc_normal_(self.instance_embedding, std=0.02)
         self.adapted, self.skip = settings.adapters, settings.adapter_skip
+        self.merged = 0
 
     @classmethod
     def has_adapters(cls, settings: ModelSettings) -> bool:
@@ -72,11 +74,29 @@ class DeitTower(Tower):
         super().set_checkpointing(on)
         self.backbone.set_grad_checkpointing(on)
 
+    def set_merging(self, count: int) -> None:
+        """Image codes only: adapters compare patches of different pictures by their place."""
+        self.merged = count
+
     # Image level ---------------------------------------------------------------------------------------------------
 
     def embed_images(self, images: Tensor) -> Tensor:
         """Image codes, not normalised: (n, 3, H, W) -> (n, d)."""
+        if self.merged:
+            return self._embed_merged(images)
         return self._heads(self.backbone.forward_features(images)[:, :PREFIX_TOKENS])
+
+    def _embed_merged(self, images: Tensor) -> Tensor:
+        """The same, with patches merged in every block but the last, whose patches nobody reads."""
+        z = self._tokens(images)
+        sizes = torch.ones_like(z[..., 0])
+        for number, block in enumerate(self.backbone.blocks):
+            q, k, v = split_heads(block.attn.qkv(block.norm1(z)), block.attn.num_heads)
+            z = z + block.attn.proj(attend_by_size(q, k, v, sizes))
+            if number < len(self.backbone.blocks) - 1:
+                z, sizes = merge_tokens(z, sizes, k.mean(1), self.merged, PREFIX_TOKENS)
+            z = z + block.mlp(block.norm2(z))
+        return self._heads(self.backbone.norm(z)[:, :PREFIX_TOKENS])
 
     def _heads(self, tokens: Tensor) -> Tensor:
         """(n, 2, c) -> (n, d): the mean of the two heads, equation 1."""
