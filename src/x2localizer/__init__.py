@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from x2localizer.gallery import index, open_gallery
     from x2localizer.localize import Localizer
     from x2localizer.localize.follow import VideoFollower
-    from x2localizer.localize.track.tracker import Tracker, TrackMap
+    from x2localizer.localize.track.track_map import TrackMap
+    from x2localizer.localize.track.tracker import Tracker
     from x2localizer.odometry import CameraProfile, VisualOdometry
     from x2localizer.pipeline import LocalizedVideo, localize_odometry, localize_video
     from x2localizer.sources.imagery import open_imagery
@@ -31,7 +32,7 @@ __all__ = [
 
 _HOMES = {
     "CameraProfile": "odometry", "Fix": "types", "LocalizedVideo": "pipeline", "Localizer": "localize",
-    "TrackMap": "localize.track.tracker", "Tracker": "localize.track.tracker", "VideoFollower": "localize.follow",
+    "TrackMap": "localize.track.track_map", "Tracker": "localize.track.tracker", "VideoFollower": "localize.follow",
     "VisualOdometry": "odometry", "index": "gallery", "localize_odometry": "pipeline", "localize_video": "pipeline",
     "open_bundle": "encoders", "open_gallery": "gallery", "open_imagery": "sources.imagery",
     "open_video": "sources.video", "read_motion": "sources.motion", "read_track": "sources.tracks",

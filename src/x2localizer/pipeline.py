@@ -17,7 +17,10 @@ from x2localizer.gallery.store import check_encoder
 from x2localizer.localize import Localizer
 from x2localizer.localize.follow import NoOdometryError, VideoFollower, follow_record, keyframes
 from x2localizer.localize.summary import Summary
-from x2localizer.localize.track.tracker import Tracker, TrackMap, movements_between, second_pass
+from x2localizer.localize.track.movements import movements_between
+from x2localizer.localize.track.second_pass import second_pass
+from x2localizer.localize.track.track_map import TrackMap
+from x2localizer.localize.track.tracker import Tracker
 from x2localizer.odometry import CameraProfile, VisualOdometry, find_fov
 from x2localizer.odometry.record import scale_sd_of
 from x2localizer.search import Prior, SearchMode

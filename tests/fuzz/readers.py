@@ -69,7 +69,7 @@ def _track(path: Path) -> None:
 
 
 def _motion(path: Path) -> None:
-    from x2localizer.localize.track.tracker import movements_between
+    from x2localizer.localize.track.movements import movements_between
     from x2localizer.sources.motion import read_motion
 
     record = read_motion(path)
@@ -135,7 +135,7 @@ def _tiny() -> Any:
 def _gallery(path: Path) -> None:
     from x2localizer.gallery import open_gallery
     from x2localizer.gallery.describe import describe
-    from x2localizer.localize.track.tracker import TrackMap
+    from x2localizer.localize.track.track_map import TrackMap
     from x2localizer.search import Searcher
 
     describe(str(path))

@@ -10,7 +10,8 @@ import numpy as np
 
 from x2localizer.gallery import Gallery, index_roads
 from x2localizer.localize.follow import follow_record
-from x2localizer.localize.track.tracker import Tracker, TrackMap
+from x2localizer.localize.track.track_map import TrackMap
+from x2localizer.localize.track.tracker import Tracker
 from x2localizer.sources.motion import MotionRecord
 from x2localizer.sources.tracks import Track
 from x2localizer.town.drive import draw_drive

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from x2localizer import geo
-from x2localizer.localize.track.tracker import ELLIPSE_95
+from x2localizer.localize.track.ellipse import ELLIPSE_95
 from x2localizer.sinks.live import LiveSink, LiveSinks
 from x2localizer.types import ErrorEllipse, Fix, Movement, Position
 

@@ -11,7 +11,8 @@ import pytest
 from helpers.driven_town import DrivenTown, drive_through
 from x2localizer.localize.follow import NoOdometryError, VideoFollower, joined, keyframes
 from x2localizer.localize.summary import errors_m
-from x2localizer.localize.track.tracker import Tracker, TrackMap
+from x2localizer.localize.track.track_map import TrackMap
+from x2localizer.localize.track.tracker import Tracker
 from x2localizer.odometry import VisualOdometry
 from x2localizer.sources.motion import MotionRecord
 from x2localizer.town.town import Town

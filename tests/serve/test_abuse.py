@@ -17,7 +17,8 @@ from PIL import Image as Pillow
 from helpers.served import PATIENT, jpeg, served
 from x2localizer.encoders import Bundle
 from x2localizer.gallery import Gallery
-from x2localizer.localize.track.tracker import Tracker, TrackMap
+from x2localizer.localize.track.track_map import TrackMap
+from x2localizer.localize.track.tracker import Tracker
 from x2localizer.serve import connections
 from x2localizer.serve.errors import BadInputError, ConflictError, NotThereError
 from x2localizer.serve.follower import Follower

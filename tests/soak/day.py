@@ -13,7 +13,8 @@ from helpers.tiny_bundle import TINY_BUNDLE
 from x2localizer.config import TownSettings
 from x2localizer.encoders import open_bundle
 from x2localizer.gallery import index, open_gallery
-from x2localizer.localize.track.tracker import Tracker, TrackMap
+from x2localizer.localize.track.track_map import TrackMap
+from x2localizer.localize.track.tracker import Tracker
 from x2localizer.serve.samples import Sample, SampleBuffer
 from x2localizer.serve.town_car import TownCar
 from x2localizer.town.folder import save_town

@@ -33,7 +33,8 @@ from x2localizer.gallery import open_gallery
 from x2localizer.localize.track.confidence import TrackConfidence, track_confidence
 from x2localizer.localize.track.fields import RoadField
 from x2localizer.localize.track.snapshot import pack, restore
-from x2localizer.localize.track.tracker import Tracker, TrackMap
+from x2localizer.localize.track.track_map import TrackMap
+from x2localizer.localize.track.tracker import Tracker
 from x2localizer.metrics import bootstrap_interval
 from x2localizer.types import Bools, Fix, Progress
 

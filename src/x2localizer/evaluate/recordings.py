@@ -21,7 +21,7 @@ from x2localizer.evaluate.long_range import Ride, long_rides, ride_frames
 from x2localizer.evaluate.workers import in_workers
 from x2localizer.files import atomic_path
 from x2localizer.localize.frames import FrameGate
-from x2localizer.localize.track.tracker import movements_between
+from x2localizer.localize.track.movements import movements_between
 from x2localizer.odometry import CameraProfile, video_motion
 from x2localizer.sources.motion import MotionRecord
 from x2localizer.types import Codes, Movement, Progress

@@ -29,7 +29,7 @@ from x2localizer.gallery import Gallery, open_gallery
 from x2localizer.gallery.grid import BLOCK
 from x2localizer.gallery.regions import RegionTable
 from x2localizer.localize.track.confidence import FILE, UNFITTED
-from x2localizer.localize.track.tracker import TrackMap
+from x2localizer.localize.track.track_map import TrackMap
 from x2localizer.search.prior import BoxPrior
 from x2localizer.types import Bools, Floats, Movement, Progress
 

@@ -25,7 +25,9 @@ from x2localizer.files import atomic_path
 from x2localizer.localize import track as track_package
 from x2localizer.localize.summary import error_m
 from x2localizer.localize.track.confidence import TrackConfidence
-from x2localizer.localize.track.tracker import Tracker, TrackMap, second_pass
+from x2localizer.localize.track.second_pass import second_pass
+from x2localizer.localize.track.track_map import TrackMap
+from x2localizer.localize.track.tracker import Tracker
 from x2localizer.types import Fix, Floats, Position, TrackEvidence
 
 SMOOTHED = ", smoothed"

@@ -26,7 +26,7 @@ from x2localizer.evaluate.workers import in_workers
 from x2localizer.gallery import Gallery, index_roads, open_gallery
 from x2localizer.localize.track.confidence import track_confidence
 from x2localizer.localize.track.fields import RoadField
-from x2localizer.localize.track.tracker import TrackMap
+from x2localizer.localize.track.track_map import TrackMap
 from x2localizer.sources.roads import Roads
 from x2localizer.types import Progress
 

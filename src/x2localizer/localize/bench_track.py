@@ -23,7 +23,8 @@ from x2localizer.errors import UserError
 from x2localizer.gallery import index_roads, open_gallery
 from x2localizer.localize.calibrate import town_gallery
 from x2localizer.localize.follow import joined
-from x2localizer.localize.track.tracker import Tracker, TrackMap
+from x2localizer.localize.track.track_map import TrackMap
+from x2localizer.localize.track.tracker import Tracker
 from x2localizer.odometry import VisualOdometry
 from x2localizer.odometry.record import SPACING_S
 from x2localizer.sources.video import open_video

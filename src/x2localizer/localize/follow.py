@@ -13,7 +13,8 @@ import numpy as np
 from PIL import Image as Pillow
 
 from x2localizer.localize.frames import FLAT
-from x2localizer.localize.track.tracker import Tracker, movements_between
+from x2localizer.localize.track.movements import movements_between
+from x2localizer.localize.track.tracker import Tracker
 from x2localizer.odometry import VisualOdometry
 from x2localizer.odometry.record import SPACING_S
 from x2localizer.sources.motion import MotionRecord

@@ -29,7 +29,8 @@ from x2localizer.errors import UserError
 from x2localizer.files import only_writer
 from x2localizer.gallery import Gallery
 from x2localizer.localize.track.snapshot import SnapshotError, restore
-from x2localizer.localize.track.tracker import Tracker, TrackMap
+from x2localizer.localize.track.track_map import TrackMap
+from x2localizer.localize.track.tracker import Tracker
 from x2localizer.odometry.record import scale_sd_of
 from x2localizer.search import Prior
 from x2localizer.serve import store

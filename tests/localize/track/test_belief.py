@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from x2localizer.localize.track.belief import straightened
+from x2localizer.localize.track.ellipse import ellipse_of
 from x2localizer.localize.track.kernels import (
     BIAS,
     HEADING,
@@ -26,7 +27,6 @@ from x2localizer.localize.track.kernels import (
 )
 from x2localizer.localize.track.patches import METRES_AROUND
 from x2localizer.localize.track.terms import log_odds
-from x2localizer.localize.track.tracker import ellipse_of
 from x2localizer.types import Floats, Movement
 
 WORLD = float(1 << 19)

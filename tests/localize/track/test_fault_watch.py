@@ -24,8 +24,10 @@ from x2localizer.localize.track.fault_watch import (
     SpeedWatch,
     TurnWatch,
 )
+from x2localizer.localize.track.movements import movements_between
 from x2localizer.localize.track.snapshot import pack, restore
-from x2localizer.localize.track.tracker import Tracker, TrackMap, movements_between
+from x2localizer.localize.track.track_map import TrackMap
+from x2localizer.localize.track.tracker import Tracker
 from x2localizer.types import Fix, Movement
 
 FAST = TrackSettings(start_poses=40_000, most_poses=40_000, unclear_poses=30_000, least_poses=2_000)

@@ -13,8 +13,10 @@ from helpers.streets import ROUTE, StreetDrive, drive_along, write_streets
 from x2localizer.config import TrackSettings
 from x2localizer.encoders import Bundle
 from x2localizer.gallery import index, index_roads, open_gallery
+from x2localizer.localize.track.movements import movements_between
 from x2localizer.localize.track.snapshot import SnapshotError, pack, restore
-from x2localizer.localize.track.tracker import Tracker, TrackMap, movements_between
+from x2localizer.localize.track.track_map import TrackMap
+from x2localizer.localize.track.tracker import Tracker
 from x2localizer.sources.motion import MotionRecord
 from x2localizer.town.folder import save_town
 from x2localizer.town.town import Town

@@ -13,7 +13,10 @@ from x2localizer.config import TrackSettings
 from x2localizer.errors import GalleryError
 from x2localizer.gallery import Gallery, index_roads, open_gallery
 from x2localizer.localize.track.confidence import FEATURES, track_confidence
-from x2localizer.localize.track.tracker import Tracker, TrackMap, movements_between, second_pass
+from x2localizer.localize.track.movements import movements_between
+from x2localizer.localize.track.second_pass import second_pass
+from x2localizer.localize.track.track_map import TrackMap
+from x2localizer.localize.track.tracker import Tracker
 from x2localizer.search import BoxPrior, CirclePrior
 from x2localizer.sources.motion import MotionRecord
 from x2localizer.types import Fix, Position, TrackEvidence

@@ -11,8 +11,10 @@ from helpers.streets import ROUTE, drive_along, write_streets
 from x2localizer.config import TrackSettings
 from x2localizer.gallery import index_roads, open_gallery
 from x2localizer.localize.track.confidence import track_confidence
+from x2localizer.localize.track.movements import movements_between
 from x2localizer.localize.track.snapshot import pack, restore
-from x2localizer.localize.track.tracker import Tracker, TrackMap, movements_between
+from x2localizer.localize.track.track_map import TrackMap
+from x2localizer.localize.track.tracker import Tracker
 from x2localizer.localize.track.view_watch import FROZEN_FRAMES, STEADY_FRAMES, ViewWatch
 from x2localizer.types import Codes, Fix, Movement
 

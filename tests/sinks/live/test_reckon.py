@@ -10,7 +10,7 @@ import pytest
 
 from helpers.live_fixes import ELLIPSE, Drive, fix_at, movement_to, place_at
 from x2localizer import geo
-from x2localizer.localize.track.tracker import ELLIPSE_95, ellipse_of
+from x2localizer.localize.track.ellipse import ELLIPSE_95, ellipse_of
 from x2localizer.sinks.live import Epoch, Reckoner
 from x2localizer.sinks.live.reckon import LONGEST_S, WITHOUT_ELLIPSE_M, axes_of, covariance_of
 from x2localizer.types import ErrorEllipse, Fix, Movement, Position

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 from PIL import Image as Pillow
@@ -14,60 +13,25 @@ from x2localizer import geo
 from x2localizer.config import TrackSettings
 from x2localizer.encoders import Bundle, Encoder
 from x2localizer.errors import GalleryError
-from x2localizer.gallery.store import Gallery, check_encoder
+from x2localizer.gallery.store import check_encoder
 from x2localizer.localize.frames import FrameGate
 from x2localizer.localize.track.belief import PoseBelief, PoseEstimate, Starts
 from x2localizer.localize.track.confidence import UNFITTED, TrackConfidence, track_confidence
+from x2localizer.localize.track.ellipse import ellipse_of, stretched
 from x2localizer.localize.track.fault_watch import FitWatch, SpeedWatch, TurnWatch
-from x2localizer.localize.track.fields import RoadField, TileField, patches_of
-from x2localizer.localize.track.patches import Patches
+from x2localizer.localize.track.movements import onward
 from x2localizer.localize.track.reckoning import Reckoning
 from x2localizer.localize.track.terms import RoadTerm, Term, TileOdds, TileTerm
+from x2localizer.localize.track.track_map import TrackMap
 from x2localizer.localize.track.view_watch import ViewWatch
-from x2localizer.search.prior import Prior
-from x2localizer.sources.motion import MotionRecord
-from x2localizer.sources.roads import Roads
-from x2localizer.types import Codes, ErrorEllipse, Fix, Frame, Movement, TrackEvidence, View
+from x2localizer.types import Codes, Fix, Frame, Movement, TrackEvidence, View
 
 FIRST_SEARCH_M = 300.0
 """Distance that a belief is given before it can be in doubt."""
 JUMP_M = 40.0
 """Distance between the guess and where odometry puts the last one, from which it has jumped."""
-ELLIPSE_95 = math.sqrt(5.991)
-"""Standard deviations of a plane's normal distribution within which 95% of it lies."""
 LOCATING_S = 60.0
 """Seconds after a start in which a guess that is not sure is locating, not lost."""
-MOST_TILES = 2_000_000
-"""Tiles at half stride that fit into memory at once: about 1,600 square kilometres."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TrackMap:
-    """A gallery made ready for tracking; several trackers can share one."""
-
-    gallery: Gallery
-    patches: Patches
-    roads: RoadField | None
-    tiles: TileField | None
-    prior: Prior | None = None
-
-    @staticmethod
-    def of(gallery: Gallery, prior: Prior | None = None, *, roads: bool = True, tiles: bool = True) -> TrackMap:
-        """All roads and tiles of a gallery, or those that a prior allows."""
-        lines = gallery.roads() if roads else Roads.join([])
-        patches = patches_of(gallery, lines, prior)
-        if int(patches.offsets(2)[-1]) > MOST_TILES:
-            raise GalleryError(
-                f"The gallery {gallery.address} is too large to be followed as a whole.",
-                "Say roughly where the camera is, with --near LAT,LON,KM.",
-            )
-        road_field = RoadField.of(lines, patches) if len(lines) else None
-        tile_field = TileField.of(gallery.tile_blocks(), patches, prior) if tiles and gallery.has_tiles else None
-        if road_field is None and tile_field is None:
-            raise GalleryError(
-                f"The gallery {gallery.address} holds nothing to track on there.", "Add roads or imagery: x2l index"
-            )
-        return TrackMap(gallery, patches, road_field, tile_field, prior)
 
 
 @dataclass
@@ -174,6 +138,12 @@ class Tracker:
         """What is known of the place along the road at the start: nothing."""
         return Reckoning(self._scale_sd)
 
+    def turn_back(self) -> None:
+        """Go back the way it came: what is believed stays, what was noted on the way is noted anew."""
+        self._state, self._search = _State(self._state.reckoning), None
+        self._watch, self._fit = ViewWatch(), FitWatch()
+        self._speeds, self._turns = SpeedWatch(), TurnWatch()
+
     def _own_confidence(self) -> TrackConfidence:
         if self._odds is None:
             return track_confidence(None, self.settings)
@@ -220,7 +190,7 @@ class Tracker:
             self._state = state = self._new_state()
             self._speeds, self._fit = SpeedWatch(), FitWatch()
         elif gap_s > 0.25 and movements:
-            movements = [*movements, _onward(movements[-1], gap_s)]
+            movements = [*movements, onward(movements[-1], gap_s)]
         self._speeds.see(time_s, movements)
         self._turns.see(time_s, movements)
         state.start_s = time_s if state.start_s is None else state.start_s
@@ -345,32 +315,6 @@ class Tracker:
         )  # fmt: skip
 
 
-def _onward(last: Movement, seconds: float) -> Movement:
-    """The movement of a short time that odometry does not know: as before, with much doubt."""
-    share = seconds / max(abs(last.end_s - last.start_s), 1e-6)
-    return Movement(
-        last.end_s, last.end_s + seconds, last.distance_m * share, last.turn_deg * share,
-        last.distance_sd_m * share + 3.0 * seconds, last.turn_sd_deg * share + 5.0 * seconds,
-    )  # fmt: skip
-
-
-def stretched(found: PoseEstimate, along_m: float) -> tuple[float, float, float]:
-    """The covariance of a place, with at least the standard deviation ``along_m`` in the direction of driving."""
-    a, b, c = found.covariance_m2
-    east, north = math.sin(found.heading_rad), math.cos(found.heading_rad)
-    more = max(0.0, along_m**2 - (a * east**2 + 2.0 * b * east * north + c * north**2))
-    return a + more * east**2, b + more * east * north, c + more * north**2
-
-
-def ellipse_of(covariance_m2: tuple[float, float, float]) -> ErrorEllipse:
-    """The ellipse that holds 95% of a normal distribution."""
-    a, b, c = covariance_m2
-    values, vectors = np.linalg.eigh(np.array([[a, b], [b, c]]))
-    minor, major = np.sqrt(np.maximum(values, 0.0)) * ELLIPSE_95
-    angle = math.degrees(math.atan2(vectors[0, 1], vectors[1, 1])) % 180.0
-    return ErrorEllipse(float(major), float(minor), angle)
-
-
 def _with_view(fix: Fix, frame: Frame, track_map: TrackMap, tiles: TileOdds) -> Fix:
     """A fix with the region around it and how similar its tiles are to the frame, for drawing."""
     assert fix.guess is not None
@@ -378,42 +322,3 @@ def _with_view(fix: Fix, frame: Frame, track_map: TrackMap, tiles: TileOdds) -> 
     region = geo.region_around(fix.guess, manifest.zoom, manifest.region_tiles)
     similarities, valid = tiles.around(region)
     return replace(fix, region=region, view=View(frame, region, similarities, valid))
-
-
-def movements_between(record: MotionRecord, start_s: float, end_s: float, step_s: float) -> list[Movement]:
-    """What a record knows of the time between two moments, in steps; parts that it does not know are left out."""
-    count = max(1, math.ceil((end_s - start_s) / step_s - 1e-6))
-    edges = np.linspace(start_s, end_s, count + 1)
-    found = (record.between(float(a), float(b)) for a, b in pairwise(edges))
-    return [movement for movement in found if movement is not None]
-
-
-def second_pass(tracker: Tracker, fixes: Sequence[Fix]) -> list[Fix]:
-    """Fixes that know the whole drive: a second pass goes back from the end, and at each time the surer one counts.
-
-    The tracker must have made these fixes, with ``keeps_steps``. It goes on at the start of the drive.
-    """
-    if not tracker.keeps_steps:
-        raise ValueError("a second pass needs a tracker that keeps its steps")
-    steps, tracker.steps, tracker.keeps_steps = tracker.steps, [], False
-    back: dict[int, Fix] = {}
-    pending: tuple[Movement, ...] = ()
-    tracker._state, tracker._search = _State(tracker._state.reckoning), None
-    tracker._watch, tracker._fit = ViewWatch(), FitWatch()
-    tracker._speeds, tracker._turns = SpeedWatch(), TurnWatch()
-    for step in reversed(steps):
-        fix = tracker.advance(step.index, step.time_s, pending, step.code)
-        back[step.index] = fix
-        pending = tuple(_reversed(movement) for movement in reversed(step.movements))
-    return [_surer(fix, back.get(fix.index)) for fix in fixes]
-
-
-def _reversed(m: Movement) -> Movement:
-    """A movement backward in time."""
-    return Movement(m.end_s, m.start_s, -m.distance_m, -m.turn_deg, m.distance_sd_m, m.turn_sd_deg)
-
-
-def _surer(fix: Fix, other: Fix | None) -> Fix:
-    if other is None or other.confidence <= fix.confidence:
-        return fix
-    return replace(other, view=fix.view, region=fix.region, similarity=fix.similarity)

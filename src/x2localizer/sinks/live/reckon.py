@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from x2localizer import geo
-from x2localizer.localize.track.tracker import ELLIPSE_95
+from x2localizer.localize.track.ellipse import ELLIPSE_95
 from x2localizer.types import ErrorEllipse, Fix, Movement, Position
 
 FRESH_S = 1.5
