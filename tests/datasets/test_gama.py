@@ -18,7 +18,7 @@ from x2localizer.datasets.gama import keyframe_numbers, prepare_gama, region_of_
 from x2localizer.datasets.gama_lists import read_lists
 from x2localizer.datasets.rides import linked
 from x2localizer.errors import DatasetError
-from x2localizer.evaluate.long_range import long_rides
+from x2localizer.evaluate.rides import long_rides
 
 START_MS = 1_500_000_000_000
 TRAIN = [f"a{ride:03d}-{clip:08d}" for ride in range(30) for clip in range(2)]

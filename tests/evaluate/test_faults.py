@@ -12,8 +12,8 @@ from x2localizer.datasets.dataset import open_dataset
 from x2localizer.encoders import Bundle
 from x2localizer.evaluate.fault_table import FaultRow, _row, run_faults, table_text, to_values
 from x2localizer.evaluate.faults import FAULTS, SHIFT_M, Fault, Given, faulty, first_frame
-from x2localizer.evaluate.long_range import Ride
 from x2localizer.evaluate.recordings import Odometry, Recording
+from x2localizer.evaluate.rides import Ride
 from x2localizer.geo import distance_m
 from x2localizer.types import Movement, Position, Region
 

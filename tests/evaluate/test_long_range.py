@@ -18,23 +18,18 @@ from x2localizer.errors import DatasetError
 from x2localizer.evaluate.embed import Embeddings
 from x2localizer.evaluate.entrants import entrants
 from x2localizer.evaluate.linked_clips import run_clip_arms
-from x2localizer.evaluate.long_range import (
-    Followed,
+from x2localizer.evaluate.long_range import all_arms, decoder_arms, window_arms
+from x2localizer.evaluate.long_range_table import (
     LongRange,
-    Ride,
-    all_arms,
     curve,
-    decoder_arms,
-    long_rides,
     median_first_s,
     once_of,
     ours_of,
     panels,
-    ride_frames,
     summarize,
     table_text,
-    window_arms,
 )
+from x2localizer.evaluate.rides import Followed, Ride, long_rides, ride_frames
 from x2localizer.types import Position, Region
 
 REGION = Region(19, 160000, 200000, 7)

@@ -20,8 +20,8 @@ from x2localizer.encoders import Bundle
 from x2localizer.errors import ConfigError, DatasetError
 from x2localizer.evaluate import recordings, tracking, tracking_tables
 from x2localizer.evaluate import tracked as tracked_rides_module
-from x2localizer.evaluate.long_range import Followed, Ride
 from x2localizer.evaluate.recordings import ride_codes, ride_motion, ride_odometry, tracked_rides
+from x2localizer.evaluate.rides import Followed, Ride
 from x2localizer.evaluate.tracked import ARMS, Arm, Tracked, arms_named
 from x2localizer.evaluate.tracking import degraded
 from x2localizer.evaluate.workers import in_workers

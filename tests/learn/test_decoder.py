@@ -16,8 +16,8 @@ from x2localizer.datasets.dataset import open_dataset
 from x2localizer.encoders import Bundle
 from x2localizer.encoders.tile_decoder import TileChoices, TileDecoder, log_odds, open_decoder
 from x2localizer.errors import BundleError, ConfigError, DatasetError
-from x2localizer.evaluate.long_range import long_rides, ride_frames, split_gallery
 from x2localizer.evaluate.page import page_text
+from x2localizer.evaluate.rides import long_rides, ride_frames, split_gallery
 from x2localizer.learn.decoder import DecoderNet
 from x2localizer.learn.train_decoder import Lesson, check_graph, train_decoder
 from x2localizer.localize.decoding import decode, decode_plainly

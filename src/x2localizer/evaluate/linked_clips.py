@@ -17,7 +17,8 @@ from x2localizer.evaluate.coarse import KEPT, RegionScorer, best_rows
 from x2localizer.evaluate.embed import Embeddings
 from x2localizer.evaluate.entrants import Entrant
 from x2localizer.evaluate.fine import GalleryKind, fine, tile_gallery
-from x2localizer.evaluate.long_range import WINDOWS, Followed, Ride
+from x2localizer.evaluate.long_range import WINDOWS
+from x2localizer.evaluate.rides import Followed, Ride
 from x2localizer.localize.refresh import RefreshPolicy, SearchMoment, policies
 from x2localizer.similarity import CodeKind, Query
 from x2localizer.types import Floats, Ints

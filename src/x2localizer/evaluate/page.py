@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from x2localizer.evaluate import benchmark, compression, seeds, streams, tables, tracking_tables
-from x2localizer.evaluate.long_range import ArmRow, LongRange, table_text
+from x2localizer.evaluate.long_range_table import ArmRow, LongRange, table_text
 from x2localizer.files import write_text
 from x2localizer.similarity import similarities
 

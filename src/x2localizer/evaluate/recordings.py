@@ -17,7 +17,7 @@ from x2localizer.datasets.motion import motion_path, read_film, read_record, wri
 from x2localizer.datasets.tables import VideoRow
 from x2localizer.encoders import Encoder
 from x2localizer.errors import DatasetError
-from x2localizer.evaluate.long_range import Ride, long_rides, ride_frames
+from x2localizer.evaluate.rides import Ride, long_rides, ride_frames
 from x2localizer.evaluate.workers import in_workers
 from x2localizer.files import atomic_path
 from x2localizer.localize.frames import FrameGate

@@ -17,6 +17,7 @@ from x2localizer.evaluate import (
     fault_table,
     linked_clips,
     long_range,
+    long_range_table,
     protocols,
     recordings,
     streams,
@@ -27,6 +28,7 @@ from x2localizer.evaluate import (
 from x2localizer.evaluate.embed import Embeddings
 from x2localizer.evaluate.entrants import Entrant, entrants
 from x2localizer.evaluate.faults import ONSETS, Onset
+from x2localizer.evaluate.rides import Followed, imagery_of, long_rides, split_gallery
 from x2localizer.evaluate.tracked import arms_named
 from x2localizer.files import write_text
 from x2localizer.similarity import CodeKind, similarities
@@ -114,7 +116,7 @@ def run_protocol(
         return _faults(models, data, split, work, report, onsets, most_rides, workers)
     if protocol == "long-range":
         if gallery == "auto":
-            gallery = "imagery" if long_range.imagery_of(data, split) else "dataset"
+            gallery = "imagery" if imagery_of(data, split) else "dataset"
         if gallery == "dataset":
             return _on_dataset(models, data, split, work, report)
         windows = _on_imagery(models, data, split, work, report, arms, chooser)
@@ -212,8 +214,8 @@ def _on_imagery(
     """
     if decoder is not None and open_bundle(models[0]).fingerprint != decoder.encoder:
         raise UserError("The decoder was trained for another bundle.", "Name first the bundle it was trained for.")
-    rides = long_range.long_rides(data, split)
-    followed: dict[str, list[long_range.Followed]] = {}
+    rides = long_rides(data, split)
+    followed: dict[str, list[Followed]] = {}
     sizes = []
     for number, name in enumerate(models):
         bundle = open_bundle(name)
@@ -221,24 +223,24 @@ def _on_imagery(
         arms = windows if number == 0 else long_range.garet_arms()
         by_tiles = all(similarities.get(arm.similarity).codes == "tiles" for arm in arms.values())
         codes: tuple[CodeKind, ...] = ("tiles",) if by_tiles else ("tiles", "regions")
-        gallery = long_range.split_gallery(data, split, bundle, work, report, codes)
+        gallery = split_gallery(data, split, bundle, work, report, codes)
         followed |= long_range.run_arms(
             data, rides, gallery, bundle, arms, lambda done, total: report("drives", done, total), decoder
         )
         sizes.append((bundle.fingerprint, len(gallery.regions)))
-    result = long_range.summarize(rides, followed)
+    result = long_range_table.summarize(rides, followed)
     values = {"bundles": [fingerprint for fingerprint, _ in sizes], "gallery": sizes[0][1], **asdict(result)}
     heading = (
         f"{split}: {len(rides)} long drives, one gallery of {sizes[0][1]:,} regions; 95% intervals over drives\n\n"
     )
-    return ProtocolResult(values, heading + long_range.table_text(result), long_range.panels(result))
+    return ProtocolResult(values, heading + long_range_table.table_text(result), long_range_table.panels(result))
 
 
 def _on_dataset(models: Sequence[str], data: Dataset, split: str, work: Path, report: Progress) -> ProtocolResult:
     """Long range as in the paper: the dataset's own regions, and tiles centred on the places where cameras were."""
-    rides = long_range.long_rides(data, split)
+    rides = long_rides(data, split)
     videos = [video for ride in rides for video in ride.videos]
-    followed: dict[str, list[long_range.Followed]] = {}
+    followed: dict[str, list[Followed]] = {}
     regions = 0
     chosen = [entrant for model in models for entrant in entrants(model)[-1:]]
     names = [entrant.model for entrant in chosen]
@@ -253,13 +255,14 @@ def _on_dataset(models: Sequence[str], data: Dataset, split: str, work: Path, re
         label = "" if len(models) == 1 else f", {name}"
         followed |= {f"{arm}{label}": found for arm, found in arms.items()}
         regions = len(clips.regions)
-    result = long_range.summarize(rides, followed)
+    result = long_range_table.summarize(rides, followed)
     values = {"gallery": regions, "kind": "dataset", **asdict(result)}
     heading = (
         f"{split}: {len(rides)} long sequences, {regions:,} regions of the dataset and tiles centred on the cameras' "
         "places; 95% intervals over sequences\n\n"
     )
-    return ProtocolResult(values, heading + long_range.table_text(result), {"each frame by itself": result.curves})
+    text = heading + long_range_table.table_text(result)
+    return ProtocolResult(values, text, {"each frame by itself": result.curves})
 
 
 def _tracking(

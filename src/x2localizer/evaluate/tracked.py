@@ -19,8 +19,8 @@ import numpy as np
 from x2localizer.config import TrackSettings
 from x2localizer.encoders import Encoder
 from x2localizer.errors import ConfigError
-from x2localizer.evaluate.long_range import Followed
 from x2localizer.evaluate.recordings import SOURCES, Recording, Source
+from x2localizer.evaluate.rides import Followed
 from x2localizer.files import atomic_path
 from x2localizer.localize import track as track_package
 from x2localizer.localize.summary import error_m

@@ -19,8 +19,8 @@ from x2localizer.config import TrackSettings
 from x2localizer.datasets.dataset import Dataset
 from x2localizer.encoders import Bundle, open_bundle
 from x2localizer.errors import DatasetError
-from x2localizer.evaluate.long_range import Ride, split_gallery
 from x2localizer.evaluate.recordings import Recording, Source, recordings, sources_of, tracked_rides
+from x2localizer.evaluate.rides import Ride, split_gallery
 from x2localizer.evaluate.tracked import ARMS, Arm, Tracked, kept_track
 from x2localizer.evaluate.workers import in_workers
 from x2localizer.gallery import Gallery, index_roads, open_gallery

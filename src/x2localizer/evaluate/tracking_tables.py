@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from x2localizer.evaluate.long_range import Curve, Ride, curve, median_first_s
+from x2localizer.evaluate.long_range_table import Curve, curve, median_first_s
+from x2localizer.evaluate.rides import Ride
 from x2localizer.evaluate.tables import markdown
 from x2localizer.evaluate.tracked import Tracked
 from x2localizer.evaluate.tracking import Results
