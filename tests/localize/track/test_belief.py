@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from x2localizer.localize.track.belief import straightened
 from x2localizer.localize.track.ellipse import ellipse_of
 from x2localizer.localize.track.kernels import (
     BIAS,
@@ -25,6 +24,7 @@ from x2localizer.localize.track.kernels import (
     move,
     weigh_tiles,
 )
+from x2localizer.localize.track.movements import straightened
 from x2localizer.localize.track.patches import METRES_AROUND
 from x2localizer.localize.track.terms import log_odds
 from x2localizer.types import Floats, Movement

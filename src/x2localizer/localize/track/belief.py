@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from x2localizer import geo
 from x2localizer.config import TrackSettings
-from x2localizer.localize.track.fields import RoadField, TileField
+from x2localizer.localize.track.fields import RoadField
 from x2localizer.localize.track.kernels import (
     AROUND,
     BIAS,
@@ -43,9 +42,10 @@ from x2localizer.localize.track.kernels import (
     mean_around,
     move,
 )
+from x2localizer.localize.track.movements import straightened
 from x2localizer.localize.track.patches import METRES_AROUND, Patches
+from x2localizer.localize.track.starts import Starts
 from x2localizer.localize.track.terms import Moment, RoadTerm, Term
-from x2localizer.search.prior import Prior
 from x2localizer.types import Bools, Codes, Floats, Ints, Movement
 
 AROUND_M = 60.0
@@ -67,8 +67,6 @@ TURN_SD, TURN_SD_DEG = 0.05, 0.05
 UNKNOWN_SPEED_M_S, UNKNOWN_YAW_DEG_S = 6.0, 12.0
 """Standard deviations where the odometry knows no distance or no turn."""
 STILL_M_S = 0.2
-STRAIGHT_DEG = 2.0
-"""Steps that turn by less than this together are taken as one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,49 +322,6 @@ class PoseBelief:
         )  # fmt: skip
         self.poses, self.patch = poses, patch
         self._share_out(math.exp(self.null))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Starts:
-    """Where poses may start: places in tiles, directions of roads in radians, patches, (n,) each."""
-
-    x: Floats
-    y: Floats
-    headings: Floats
-    patch: Ints
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-    @staticmethod
-    def on(patches: Patches, roads: RoadField | None, tiles: TileField | None, prior: Prior | None = None) -> Starts:
-        """Points on roads; without roads, the middles of tiles. With a prior those that it allows, if there are any."""
-        if roads is not None:
-            starts = Starts(roads.x, roads.y, roads.headings, roads.patch)
-        elif tiles is not None:
-            x, y = tiles.places()
-            starts = Starts(x, y, np.zeros(len(x)), patches.holding(x, y).astype(np.int64))
-        else:
-            raise ValueError("a belief needs roads or tiles")
-        if prior is None:
-            return starts
-        lats, lons = geo.from_tile_coordinates(starts.x, starts.y, patches.zoom)
-        inside = prior.contains(lats, geo.wrap_longitude(lons))
-        if not inside.any():
-            return starts
-        return Starts(starts.x[inside], starts.y[inside], starts.headings[inside], starts.patch[inside])
-
-
-def straightened(movements: Sequence[Movement]) -> list[Movement]:
-    """The same way in fewer steps: those that hardly turn become one, which is as good and costs less."""
-    out: list[Movement] = []
-    for m in movements:
-        last = out[-1] if out else None
-        if last is None or abs(last.turn_deg) + abs(m.turn_deg) > STRAIGHT_DEG or abs(last.end_s - m.start_s) > 1e-3:
-            out.append(m)
-        else:
-            out[-1] = last.then(m)
-    return out
 
 
 def _road_cells(field: RoadField, x: Floats, y: Floats, patch: Int32) -> Ints:

@@ -15,12 +15,13 @@ from x2localizer.encoders import Bundle, Encoder
 from x2localizer.errors import GalleryError
 from x2localizer.gallery.store import check_encoder
 from x2localizer.localize.frames import FrameGate
-from x2localizer.localize.track.belief import PoseBelief, PoseEstimate, Starts
+from x2localizer.localize.track.belief import PoseBelief, PoseEstimate
 from x2localizer.localize.track.confidence import UNFITTED, TrackConfidence, track_confidence
 from x2localizer.localize.track.ellipse import ellipse_of, stretched
 from x2localizer.localize.track.fault_watch import FitWatch, SpeedWatch, TurnWatch
 from x2localizer.localize.track.movements import onward
 from x2localizer.localize.track.reckoning import Reckoning
+from x2localizer.localize.track.starts import Starts
 from x2localizer.localize.track.terms import RoadTerm, Term, TileOdds, TileTerm
 from x2localizer.localize.track.track_map import TrackMap
 from x2localizer.localize.track.view_watch import ViewWatch
