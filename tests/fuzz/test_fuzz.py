@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import rasterio
 from rasterio.errors import RasterioError
 
 from fuzz.mutate import break_path, broken_bytes, broken_json
 from fuzz.readers import BY_NAME, READERS
 from fuzz.run import fuzz, make_seeds
 from fuzz.worker import input_at
-from helpers.imagery_files import on_grid
+from helpers.imagery_files import on_grid, on_tiles
 from helpers.tiny_bundle import TINY_BUNDLE
 from x2localizer.config import TrackSettings
 from x2localizer.encoders import open_bundle
@@ -161,6 +164,17 @@ def test_imagery_that_claims_thousands_of_bands(tmp_path: Path) -> None:
     on_grid(tmp_path / "a.tif", np.ones((1001, 4, 4), np.uint8), **layout)
     with pytest.raises(ImageryError, match="1,001 bands"):
         open_imagery(tmp_path / "a.tif")
+
+
+def test_imagery_of_many_bands_in_long_rows_is_refused_before_any_is_decoded(tmp_path: Path) -> None:
+    layout: dict[str, Any] = {"width": 65_535, "height": 128, "count": 255, "dtype": "float32", "blockysize": 8}
+    place = {"crs": "EPSG:3857", "transform": on_tiles(), "interleave": "pixel", "sparse_ok": True, "BIGTIFF": "YES"}
+    with rasterio.open(tmp_path / "a.tif", "w", driver="GTiff", **layout, **place):
+        pass
+    began_s = time.process_time()
+    with pytest.raises(ImageryError, match=r"65,535 x 8 pixels with 255 bands: 535 MB.*gdal_translate -b 1 -b 2 -b 3"):
+        open_imagery(tmp_path / "a.tif")
+    assert time.process_time() - began_s < 5.0
 
 
 def test_imagery_whose_directory_breaks_off_late() -> None:

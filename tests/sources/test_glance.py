@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,8 @@ from rasterio.windows import Window
 from helpers.imagery_files import noise, on_grid, on_tiles, write
 from x2localizer.errors import ImageryError
 from x2localizer.sources.imagery import glance, open_imagery
+from x2localizer.sources.imagery.raster_bands import measure_stretch
+from x2localizer.sources.imagery.raster_blocks import Blocks
 from x2localizer.types import Position
 
 
@@ -114,3 +117,44 @@ def test_one_read_is_bounded_in_pixels(tmp_path: Path) -> None:
         west, south, east, north = imagery.info.bounds
         with pytest.raises(ImageryError, match=r"billion of its pixels.*gdaladdo"):
             imagery.square(Position((south + north) / 2, (west + east) / 2), 10, 256, 2.0)
+
+
+def test_large_blocks_are_sampled_at_fewer_places(tmp_path: Path) -> None:
+    """64 bytes to a pixel and 256 x 1,024 pixels to a block: each place takes 64 MB, not 64 pixels."""
+    layout = {"interleave": "pixel", "blockxsize": 1024, "blockysize": 256, "compress": "deflate"}
+    path = on_grid(tmp_path / "a.tif", np.ones((16, 1024, 1024), np.float32), **layout)
+    with open_imagery(path) as imagery:
+        west, south, east, north = imagery.info.bounds
+        middle = Position((south + north) / 2, (west + east) / 2)
+        assert imagery.pixels_behind(middle, imagery.info.zoom, 8, 8 / 256) == pytest.approx(1024 * 263 * 16, rel=0.01)
+        assert glance(imagery, most_pixels=1000).places < 130
+
+
+def test_sampling_is_broken_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["x2localizer.sources.imagery.glance"], "LONGEST_S", 0.0)
+    with open_imagery(on_grid(tmp_path / "a.tif", noise())) as imagery:
+        whole = glance(imagery, most_pixels=1000)
+    assert whole.places == 1
+    assert whole.coverage == 1.0
+
+
+@pytest.mark.parametrize(
+    ("blocks", "windows", "rows"),
+    [
+        (Blocks(20_000, 20_000, 256, 256, 3, 2), 144, 64),
+        (Blocks(20_000, 20_000, 4096, 4096, 3, 2), 16, 64),
+        (Blocks(20_000, 20_000, 20_000, 1, 800, 8), 1, 16),
+    ],
+)
+def test_a_stretch_is_measured_on_what_can_be_afforded(blocks: Blocks, windows: int, rows: int) -> None:
+    class Counted:
+        width, height = blocks.width, blocks.height
+        seen: list[Window] = []  # noqa: RUF012 - one file for each test
+
+        def read(self, colours: tuple[int, ...], window: Window, masked: bool) -> np.ma.MaskedArray:
+            self.seen.append(window)
+            return np.ma.MaskedArray(np.arange(100.0))
+
+    measure_stretch(Counted(), (1, 2, 3), blocks)
+    assert len(Counted.seen) == windows
+    assert {window.height for window in Counted.seen} == {rows}

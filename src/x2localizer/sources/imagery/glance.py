@@ -2,11 +2,13 @@
 
 A picture of the whole is made from the overviews that a file holds. A file without them would have to be read pixel by
 pixel, which may take hours. Then it is sampled: a few hundred small reads take a second, however large the file is.
+There are fewer of a file with large blocks, as each read decodes a block; and what takes long is broken off.
 """
 
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +20,10 @@ from x2localizer.types import Floats, Image, Position
 MOST_PIXELS = 1 << 25
 """Stored pixels that are read for a picture of the whole; a few seconds' work."""
 PLACES = 576
+SAMPLED_PIXELS = 1 << 29
+"""Stored pixels that are decoded for a sample."""
+LONGEST_S = 30.0
+"""Seconds after which no more places are sampled."""
 _SIDE_PX = 8
 """Pixels along the side of the square that is read at a place."""
 
@@ -82,15 +88,21 @@ def _inner(share: float, size: int) -> slice:
 
 
 def _sampled(imagery: Imagery, bounds: _Bounds, size: int) -> Glance:
-    columns = min(max(1, round(math.sqrt(PLACES * bounds.width / bounds.height))), PLACES)
-    rows = max(1, PLACES // columns)
-    image, coverage = np.zeros((rows, columns, 3), np.uint8), 0.0
-    for row in range(rows):
-        for column in range(columns):
-            place = bounds.place((column + 0.5) / columns, (row + 0.5) / rows)
-            here = imagery.square(place, imagery.info.zoom, _SIDE_PX, _SIDE_PX / 256)
-            coverage += float((here.image.max(2) > 0).mean())
-            if here.valid.any():
-                image[row, column] = here.image[here.valid].mean(0)
+    zoom, across = imagery.info.zoom, _SIDE_PX / 256
+    each = max(imagery.pixels_behind(bounds.place(0.5, 0.5), zoom, _SIDE_PX, across), 1.0)
+    count = min(max(1, int(SAMPLED_PIXELS / each)), PLACES)
+    columns = min(max(1, round(math.sqrt(count * bounds.width / bounds.height))), count)
+    rows = max(1, count // columns)
+    image, covered = np.zeros((rows, columns, 3), np.uint8), []
+    until_s = time.monotonic() + LONGEST_S
+    # In a random order, so that what is broken off is still a sample of the whole.
+    for number in np.random.default_rng(0).permutation(rows * columns):
+        row, column = divmod(int(number), columns)
+        here = imagery.square(bounds.place((column + 0.5) / columns, (row + 0.5) / rows), zoom, _SIDE_PX, across)
+        covered.append(float((here.image.max(2) > 0).mean()))
+        if here.valid.any():
+            image[row, column] = here.image[here.valid].mean(0)
+        if time.monotonic() > until_s:
+            break
     cell = max(1, size // max(rows, columns))
-    return Glance(image.repeat(cell, 0).repeat(cell, 1), coverage / (rows * columns), rows * columns)
+    return Glance(image.repeat(cell, 0).repeat(cell, 1), sum(covered) / len(covered), len(covered))

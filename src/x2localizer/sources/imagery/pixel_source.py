@@ -114,7 +114,10 @@ class PixelSource(Protocol):
         """The pixels of a box, shape (size, size, 3), and a mask of those that hold data, shape (size, size)."""
 
     def pixels_behind(self, box: Box, size: int) -> float:
-        """About how many stored pixels :meth:`read` has to read; infinite if it would refuse."""
+        """About how many stored pixels :meth:`read` decodes; infinite if it would refuse.
+
+        Where many bands are stored together, or numbers of more than a byte, a pixel counts as several.
+        """
 
     def close(self) -> None:
         """Close open files."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from rasterio.errors import RasterioError
 from rasterio.windows import Window
 
 from x2localizer.errors import ImageryError
+from x2localizer.sources.imagery.raster_blocks import PICTURE_BANDS, Blocks
 from x2localizer.sources.imagery.raster_open import GDAL_ERRORS
 from x2localizer.types import Floats, Image
 
@@ -30,11 +32,11 @@ _GDAL_TYPES = {
     "float32": "Float32",
     "float64": "Float64",
 }
-_MANY_BANDS = 4
-"""Files with more bands are read through a view, as warping takes time for every band."""
 _WHOLE_READ_PIXELS = 1 << 20
 _WINDOWS_PER_SIDE, _WINDOW_SIDE = 12, 64
 """The stretch is measured on one small read, or on this many windows of this many pixels."""
+_STRETCH_PIXELS = 1 << 29
+"""Stored pixels that may be decoded for a stretch; a few seconds' work. Files of large blocks get fewer windows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +83,8 @@ def choose_bands(dataset: Any) -> Bands:
 
 
 def needs_view(dataset: Any, bands: Bands) -> bool:
-    """Whether the file has to be read through :func:`view_of`."""
-    return bands.palette is not None or dataset.count > _MANY_BANDS or len(set(dataset.dtypes)) > 1
+    """Whether the file has to be read through :func:`view_of`: warping takes time for every band."""
+    return bands.palette is not None or dataset.count > PICTURE_BANDS or len(set(dataset.dtypes)) > 1
 
 
 def view_of(dataset: Any, bands: Bands, overview: int | None) -> str:
@@ -156,28 +158,33 @@ class Stretch:
         return eight_bits
 
 
-def measure_stretch(dataset: Any, colours: tuple[int, ...]) -> Stretch:
+def measure_stretch(dataset: Any, colours: tuple[int, ...], blocks: Blocks) -> Stretch:
     """A stretch from the 2nd to the 98th percentile of a small sample of all colours together.
 
-    One stretch for all bands keeps the colours, and one for the whole file keeps its tiles consistent.
+    One stretch for all bands keeps the colours, and one for the whole file keeps its tiles consistent. ``blocks`` are
+    those of the file, from which follows how large a sample may be.
     """
-    values = [part for part in _samples(dataset, colours) if part.size]
+    values = [part for part in _samples(dataset, colours, blocks) if part.size]
     if not values:
         return Stretch(0.0, 1.0)
     low, high = (float(limit) for limit in np.percentile(np.concatenate(values), (2.0, 98.0)))
     return Stretch(low, high if high > low else low + 1.0)
 
 
-def _samples(dataset: Any, colours: tuple[int, ...]) -> Iterator[Floats]:
+def _samples(dataset: Any, colours: tuple[int, ...], blocks: Blocks) -> Iterator[Floats]:
     """Valid values from all over a raster, without reading all of it."""
     width, height = dataset.width, dataset.height
     windows = [Window(0, 0, width, height)]
     if width * height > _WHOLE_READ_PIXELS:
         across, down = min(width, _WINDOW_SIDE), min(height, _WINDOW_SIDE)
+        while down > 1 and blocks.pixels(across, down) > _STRETCH_PIXELS:
+            down //= 2
+        affordable = math.isqrt(int(_STRETCH_PIXELS / blocks.pixels(across, down)))
+        per_side = min(max(affordable, 1), _WINDOWS_PER_SIDE)
         windows = [
             Window(int(column), int(row), across, down)
-            for row in np.linspace(0, height - down, _WINDOWS_PER_SIDE)
-            for column in np.linspace(0, width - across, _WINDOWS_PER_SIDE)
+            for row in _even(height - down, per_side)
+            for column in _even(width - across, per_side)
         ]
     for window in windows:
         try:
@@ -185,3 +192,8 @@ def _samples(dataset: Any, colours: tuple[int, ...]) -> Iterator[Floats]:
         except RasterioError:  # damaged there; the other windows are enough
             continue
         yield pixels[np.isfinite(pixels)]
+
+
+def _even(end: int, count: int) -> Floats:
+    """Places from 0 to an end, (count,); one alone is in the middle."""
+    return np.linspace(0, end, count) if count > 1 else np.array([end / 2])

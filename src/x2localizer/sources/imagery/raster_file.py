@@ -29,6 +29,7 @@ from x2localizer.sources.imagery.access import LOCAL, Access, check_address, che
 from x2localizer.sources.imagery.footprint import Footprint
 from x2localizer.sources.imagery.pixel_source import VALID_FROM_ALPHA, Box, Extent, ImageryInfo, blank, natural_zoom
 from x2localizer.sources.imagery.raster_bands import Stretch, choose_bands, measure_stretch, needs_view, view_of
+from x2localizer.sources.imagery.raster_blocks import Blocks, blocks_of
 from x2localizer.sources.imagery.raster_open import (
     GDAL_ERRORS,
     HTTP_SILENCE_S,
@@ -51,6 +52,8 @@ _SMALLEST_RETRY = 64
 """Pixels. A read that fails is split until the damage is confined to pieces of this side."""
 MOST_PIXELS = 4e9
 """Stored pixels that one read may take; a minute or two of work."""
+_SMALL_BLOCK_PIXELS = 1 << 22
+"""Stored pixels. Blocks up to this are decoded again for each piece of a read that fails; larger ones are not."""
 _EDGE = 0.005
 """Share of the extent. Its edges are curved between the sampled points, so data may lie slightly beyond them."""
 _STRETCH_SIDE = 256
@@ -88,9 +91,10 @@ class _Piece:
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """The file, or one of its overviews, ``factor`` times coarser."""
+    """The file, or one of its overviews, ``factor`` times coarser; ``blocks`` are those that are stored."""
 
     dataset: Any
+    blocks: Blocks
     factor: int
     colours: tuple[int, ...]
     alpha: int | None
@@ -123,6 +127,7 @@ class RasterFile:
 
     def _prepare(self) -> None:
         self._base = georeferenced(self._file, self._path)
+        blocks_of(self._file, self._path)
         plain = self._base is self._file
         crs = CRS.from_wkt(self._base.crs.to_wkt(version="WKT2_2019"))
         self._footprint = Footprint(crs, self._base.transform, self._base.width, self._base.height)
@@ -172,13 +177,14 @@ class RasterFile:
 
     def pixels_behind(self, box: Box, size: int) -> float:
         """About how many stored pixels a read takes, from the overview that fits."""
-        pixels = 0.0
-        for piece in self._pieces(box, size):
-            across, down = self._coarser(piece)
-            factor = self._level(min(across, down)).factor
-            area = (piece.right - piece.left) * (piece.bottom - piece.top)
-            pixels += area * max(across / factor, 1.0) * max(down / factor, 1.0)
-        return pixels
+        return sum(self._stored_pixels(piece) for piece in self._pieces(box, size))
+
+    def _stored_pixels(self, piece: _Piece) -> float:
+        """About how many stored pixels are decoded for a piece."""
+        across, down = self._coarser(piece)
+        level = self._level(min(across, down))
+        width, height = piece.right - piece.left, piece.bottom - piece.top
+        return level.blocks.pixels(width * across / level.factor, height * down / level.factor)
 
     def _pieces(self, box: Box, size: int) -> Iterator[_Piece]:
         """The parts of a picture that may contain data, cut at the antimeridian.
@@ -214,7 +220,7 @@ class RasterFile:
             if self._remote:  # smaller pieces would take just as long, and what is not delivered is no hole
                 silent = time.monotonic() - began_s >= HTTP_SILENCE_S
                 raise (no_answer(self._path) if silent else server_failed(self._path)) from problem
-            if max(piece.right - piece.left, piece.bottom - piece.top) <= _SMALLEST_RETRY:
+            if max(piece.right - piece.left, piece.bottom - piece.top) <= _SMALLEST_RETRY or self._in_a_block(piece):
                 return False
             intact = [self._fill(quarter, image, valid) for quarter in piece.quarters()]
             return all(intact)
@@ -229,7 +235,7 @@ class RasterFile:
         width, height = piece.right - piece.left, piece.bottom - piece.top
         coarser = self._coarser(piece)
         level = self._level(min(coarser))
-        pixels = width * height * max(coarser[0] / level.factor, 1.0) * max(coarser[1] / level.factor, 1.0)
+        pixels = self._stored_pixels(piece)
         if pixels > MOST_PIXELS:
             raise ImageryError(
                 f"One picture of {self._path} takes {pixels / 1e9:,.0f} billion of its pixels.",
@@ -254,6 +260,14 @@ class RasterFile:
             yscale=_smoothing(coarser[1] / level.factor),
         ) as warped:
             return self._picture(warped.read([*level.colours, level.alpha or warped.count]))
+
+    def _in_a_block(self, piece: _Piece) -> bool:
+        """Whether all of a piece may lie in one large block, so that its parts would decode the same again."""
+        across, down = self._coarser(piece)
+        level = self._level(min(across, down))
+        columns, rows = (piece.right - piece.left) * across, (piece.bottom - piece.top) * down
+        fits = columns <= level.blocks.columns * level.factor and rows <= level.blocks.rows * level.factor
+        return fits and level.blocks.pixels(1, 1) > _SMALL_BLOCK_PIXELS
 
     def _coarser(self, piece: _Piece) -> tuple[float, float]:
         """Columns and rows of the file per pixel in the middle of a piece."""
@@ -283,6 +297,7 @@ class RasterFile:
 
     def _open_level(self, overview: int | None) -> _Level:
         dataset = self._base if overview is None else open_dataset(self._path, overview, self._access)
+        blocks = blocks_of(self._file if overview is None else dataset, self._path)
         if self._viewed:
             xml = view_of(dataset, self._bands, overview)
             if overview is not None:
@@ -290,7 +305,7 @@ class RasterFile:
             dataset = open_dataset(xml, None, self._access)
         bands = choose_bands(dataset)
         factor = 1 if overview is None else self._overviews[overview]
-        return _Level(dataset, factor, bands.colours, bands.alpha, _nodata(dataset, bands.dtype))
+        return _Level(dataset, blocks, factor, bands.colours, bands.alpha, _nodata(dataset, bands.dtype))
 
     def _measure_stretch(self) -> Stretch | None:
         """The stretch, measured on the coarsest overview with enough detail; None for 8-bit pictures."""
@@ -298,7 +313,7 @@ class RasterFile:
             return None
         side = min(self._base.width, self._base.height)
         level = self._level(side / _STRETCH_SIDE)
-        return measure_stretch(level.dataset, level.colours)
+        return measure_stretch(level.dataset, level.colours, level.blocks)
 
 
 def _smoothing(coarser: float) -> float:
