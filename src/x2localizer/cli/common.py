@@ -133,8 +133,9 @@ def progress_bar(what: str, *, quiet: bool = False) -> Iterator[Advance]:
 
 
 def _line_now_and_then(what: str, console: Console) -> Advance:
-    """In a log a bar is noise: a line every 10 s, and one at the end of each part."""
-    last = time.monotonic() - 9.0
+    """In a log a bar is noise: a line at once, one every 10 s, and one at the end of each part."""
+    console.print(f"{what}: starting", highlight=False)
+    last = time.monotonic()
 
     def report(done: int, total: int | None, part: str = what) -> None:
         nonlocal last
