@@ -357,6 +357,15 @@ def test_a_search_over_a_gallery_equals_one_over_arrays(gallery: Gallery, tiny_b
             np.testing.assert_allclose(ranked.scores, expected.scores, atol=1e-5)
 
 
+def test_regions_that_overlap_share_their_tiles_in_memory(gallery: Gallery) -> None:
+    """Regions at a stride of 3 tiles overlap by more than half: with tiles of their own they would take a multiple."""
+    codes = Searcher.over(gallery, "s_path").codes
+    stored = sum(block.codes.nbytes for block in gallery.tile_blocks())
+    views = codes.valid.size * (4 + 1)
+    assert len(codes) * codes.bytes_per_region <= stored + views
+    assert codes.valid.size * gallery.manifest.dim * 4 > stored + views
+
+
 def test_what_does_not_fit_is_a_clear_error(
     gallery: Gallery, imagery: Path, tiny_bundle: Bundle, tmp_path: Path
 ) -> None:
