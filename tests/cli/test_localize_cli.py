@@ -18,6 +18,7 @@ from x2localizer import geo
 from x2localizer.encoders import Bundle
 from x2localizer.files import only_writer
 from x2localizer.localize import Localizer
+from x2localizer.sinks.folder import TrackFolder
 from x2localizer.sources.tracks import read_track
 from x2localizer.sources.video import VideoWriter, open_video
 from x2localizer.town.folder import save_drive, save_town
@@ -250,6 +251,55 @@ def test_after_an_interrupt_it_says_that_it_starts_over(
     monkeypatch.undo()
     _localize(place, tiny_bundle, place / "drive.mp4", out, "--method", "window")
     assert (out / "fixes.jsonl").read_text().count("\n") == 30
+
+
+def _stop_at(monkeypatch: pytest.MonkeyPatch, fixes: int) -> None:
+    """Let Ctrl-C come before a fix is written, after some others."""
+
+    def stop(self: TrackFolder, fix: Fix) -> None:
+        if len(self.context.fixes) == fixes:
+            raise KeyboardInterrupt
+        plain(self, fix)
+
+    plain = TrackFolder.write
+    monkeypatch.setattr(TrackFolder, "write", stop)
+
+
+@pytest.mark.parametrize("method", [pytest.param("track", marks=pytest.mark.slow), "window"])
+def test_the_run_after_an_interrupt_gives_what_an_undisturbed_one_gives(
+    method: str, place: Path, tiny_bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "m.csv").write_text("time_s,speed_m_s,yaw_rate_deg_s\n" + "".join(f"{i},8,0\n" for i in range(40)))
+    words = ["--method", method, *(["--odometry", str(tmp_path / "m.csv")] if method == "track" else [])]
+    _localize(place, tiny_bundle, place / "drive.mp4", tmp_path / "whole", *words)
+    _stop_at(monkeypatch, 7)
+    text = _localize(place, tiny_bundle, place / "drive.mp4", tmp_path / "t", *words, code=130)
+    assert f"The track so far is in {tmp_path / 't'}" in text
+    assert "starts over from the beginning; name another --out to keep this" in text
+    assert (tmp_path / "t" / "track.csv").read_text().count("\n") == 1 + 7
+    monkeypatch.undo()
+    _localize(place, tiny_bundle, place / "drive.mp4", tmp_path / "t", *words)
+    for name in ("fixes.jsonl", "track.csv"):
+        assert (tmp_path / "t" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_an_earlier_track_is_not_taken_for_the_interrupted_one(
+    place: Path, tiny_bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t" / "fixes.jsonl").write_text('{"index": 0}\n')
+    monkeypatch.setattr("x2localizer.pipeline.open_video", _interrupted)
+    text = _localize(place, tiny_bundle, place / "drive.mp4", tmp_path / "t", "--method", "window", code=130)
+    assert "Interrupted before the first fix" in text
+    monkeypatch.undo()
+    _stop_at(monkeypatch, 3)
+    words = ("--method", "window", "--formats", "gpx")
+    text = _localize(place, tiny_bundle, place / "drive.mp4", tmp_path / "g", *words, code=130)
+    assert "The track so far" in text, "whatever the files are called"
+
+
+def _interrupted(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
 
 
 @pytest.mark.slow

@@ -208,11 +208,12 @@ def localize(
     name = Path(str(video if video is not None else odometry)).name
     seen = None if video is None or record is not None or method == "window" else find_fov(video, fov_of(fov))
     with (
-        _interruptible(out),
+        _interruptible(out) as written,
         progress_bar("seconds of video" if video is not None else "seconds", quiet=as_json) as bar,
     ):
 
         def progress(done_s: float, total_s: float | None) -> None:
+            written.fixes += 1
             bar(int(done_s), int(total_s or 0) or None)
 
         if video is None:
@@ -253,17 +254,23 @@ def localize(
         say(f"  {file}")
 
 
+class _Written:
+    """What a run has written so far; files alone do not tell, as they may be of an earlier run."""
+
+    fixes = 0
+
+
 @contextmanager
-def _interruptible(out: Path) -> Iterator[None]:
+def _interruptible(out: Path) -> Iterator[_Written]:
     """Say after Ctrl-C what there is, and that the same command starts over: a belief is not kept on disk."""
+    written = _Written()
     try:
-        yield
+        yield written
     except KeyboardInterrupt as stop:
-        lines = out / "fixes.jsonl"
-        kept = lines.is_file() and lines.stat().st_size > 0
         raise StoppedError(
-            f"Interrupted. The track so far is in {out}." if kept else "Interrupted before the first fix.",
-            "The same command starts over from the beginning" + ("; name another --out to keep this." if kept else "."),
+            f"Interrupted. The track so far is in {out}." if written.fixes else "Interrupted before the first fix.",
+            "The same command starts over from the beginning"
+            + ("; name another --out to keep this." if written.fixes else "."),
         ) from stop
 
 
