@@ -13,6 +13,14 @@ from x2localizer.sources.roads.tags import COLUMNS, HIGHWAY_COLUMNS
 
 DRIVERS = ("OSM", "GPKG", "ESRI Shapefile", "GeoJSON", "GeoJSONSeq", "FlatGeobuf")
 """Formats that are read. GDAL knows more, but some of them open further files or servers that they name."""
+_STARTS = (b"SQLite format 3\0", b"\0\0\x27\x0a", b"fgb\x03", b"{", b"[")
+"""First bytes of a GeoPackage, a Shapefile, a FlatGeobuf file and JSON."""
+_BLANKS = b"\xef\xbb\xbf\x1e \t\r\n"
+"""What may come before JSON: a byte order mark, the separator of sequences, white space."""
+_NO_NETWORK = {
+    "GDAL_HTTP_PROXY": "http://127.0.0.1:9", "GDAL_HTTPS_PROXY": "http://127.0.0.1:9", "GDAL_HTTP_MAX_RETRY": 0,
+}  # fmt: skip
+"""A proxy that does not exist: a file may name a server in its coordinate system, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +38,16 @@ class RoadLayer:
 
 def road_layers(path: Path, file: Path, wanted: str | None = None) -> list[RoadLayer]:
     """The layers of a file to read: those with a road class, else the only one with lines."""
-    from pyogrio import list_layers, read_info  # noqa: PLC0415 - GDAL takes a while to load
+    from pyogrio import list_layers, read_info, set_gdal_config_options  # noqa: PLC0415 - GDAL takes a while to load
     from pyogrio.errors import DataSourceError  # noqa: PLC0415
 
+    _check_format(path, file)
+    set_gdal_config_options(_NO_NETWORK)
     try:
         kinds = {str(name): str(kind) for name, kind in list_layers(file)}
         infos = {name: read_info(file, layer=name) for name in _chosen(path, kinds, wanted)}
     except DataSourceError as problem:
-        raise RoadError(
-            f"{path} is not a file of roads that can be read.",
-            "Give an .osm, .osm.pbf, .gpkg, .shp or .geojson file that is complete.",
-        ) from problem
+        raise _unknown(path) from problem
     if any(info["driver"] not in DRIVERS for info in infos.values()):
         raise RoadError(f"{path} is not in a format for roads.", "Convert it to GeoPackage: ogr2ogr roads.gpkg FILE")
     layers = [RoadLayer(name, _columns(info["fields"]), info["crs"]) for name, info in infos.items()]
@@ -52,6 +59,22 @@ def road_layers(path: Path, file: Path, wanted: str | None = None) -> list[RoadL
             "Export the layer of roads alone, or name its column of road classes 'highway'.",
         )
     return classified or layers
+
+
+def _check_format(path: Path, file: Path) -> None:
+    """Refuse other formats by their first bytes: GDAL would open whatever a file of them names, to list its layers."""
+    with file.open("rb") as data:
+        head = data.read(512)
+    is_osm = b"<osm" in head or b"OSMHeader" in head
+    if head and not is_osm and not head.startswith(_STARTS) and not head.lstrip(_BLANKS).startswith((b"{", b"[")):
+        raise _unknown(path)
+
+
+def _unknown(path: Path) -> RoadError:
+    return RoadError(
+        f"{path} is not a file of roads that can be read.",
+        "Give a complete .osm, .osm.pbf, .gpkg, .shp or .geojson file; ogr2ogr converts others.",
+    )
 
 
 def _chosen(path: Path, kinds: dict[str, str], wanted: str | None) -> list[str]:
