@@ -125,7 +125,7 @@ def localize_video(
             uses_tiles = opened.has_tiles and settings.use_tiles
             made_by = _tile_encoder(opened, encoder) if uses_tiles else None
             track_map = _track_map(opened, prior, roads=settings.use_roads, tiles=uses_tiles)
-            record = read_motion(odometry) if isinstance(odometry, str | Path) else odometry
+            record = read_motion(odometry, own_process=True) if isinstance(odometry, str | Path) else odometry
             if record is None:
                 camera = camera or CameraProfile(find_fov(video).degrees)
                 tracker = Tracker(track_map, made_by, settings, scale_sd=scale_sd_of(camera), bias_sd_deg_s=0.0)
@@ -159,7 +159,7 @@ def localize_odometry(
     Arguments as for :func:`localize_video`.
     """
     name = Path(record).stem if isinstance(record, str | Path) else "drive"
-    motion = read_motion(record) if isinstance(record, str | Path) else record
+    motion = read_motion(record, own_process=True) if isinstance(record, str | Path) else record
     opened = open_gallery(gallery, verify=verify) if isinstance(gallery, str | Path) else gallery
     if not opened.manifest.roads:
         raise GalleryError(

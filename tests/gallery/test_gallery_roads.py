@@ -145,7 +145,7 @@ class KilledError(Exception):
 def test_a_killed_run_leaves_the_gallery_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = write_osm(tmp_path / "a.osm", _ways(9)), write_osm(tmp_path / "b.osm", _ways(40, seed=1))
     plain = Gallery.add_road_rows
-    monkeypatch.setattr("x2localizer.gallery.build_roads.road_batches", lambda file: iter(
+    monkeypatch.setattr("x2localizer.gallery.build_roads.road_batches", lambda file, own_process: iter(
         [read_roads(file).take(np.arange(5)), read_roads(file).take(np.arange(5, 9))]
     ))  # fmt: skip
 

@@ -92,7 +92,7 @@ def _video(path: str, picture: Path | None, spacing: float) -> Values:
     }
     if not info.live and Path(path).suffix.lower() in TELEMETRY_SUFFIXES:
         try:
-            values["camera track"] = f"{len(read_track(Path(path)))} positions"
+            values["camera track"] = f"{len(read_track(Path(path), own_process=True))} positions"
         except TrackError:
             values["camera track"] = "none"
     return values
@@ -150,7 +150,7 @@ def _is_roads(path: str) -> bool:
 def _roads(path: str, picture: Path | None, spacing: float) -> Values:
     from x2localizer.show.gallery_map import roads_picture  # noqa: PLC0415
 
-    roads = read_roads(path)
+    roads = read_roads(path, own_process=True)
     if picture is not None:
         save_picture(picture, roads_picture(roads))
     west, south, east, north = roads.bounds or (0.0, 0.0, 0.0, 0.0)
@@ -190,7 +190,7 @@ def _coverage(whole: Glance) -> str:
 def _track(path: str, picture: Path | None, spacing: float) -> Values:
     if picture is not None:
         raise ConfigError("A track alone has no picture.", "Remove --picture; `x2l town show` draws tracks on maps.")
-    track = read_track(Path(path))
+    track = read_track(Path(path), own_process=True)
     gaps = np.diff(track.times_s)
     return {
         "kind": "track",
@@ -204,7 +204,7 @@ def _track(path: str, picture: Path | None, spacing: float) -> Values:
 
 
 def _motion(path: str, picture: Path | None, spacing: float) -> Values:
-    record = read_motion(path)
+    record = read_motion(path, own_process=True)
     if picture is not None:
         raise ConfigError("Motion has no picture.", "Remove --picture.")
     return {

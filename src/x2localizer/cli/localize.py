@@ -201,8 +201,8 @@ def localize(
         raise ConfigError(f"There is no search '{search}'.", "Use --search auto, exact or approximate.")
     if method == "window" and odometry is not None:
         raise ConfigError("The method 'window' uses no odometry.", "Leave out --odometry, or use --method track.")
-    track = None if truth is None else read_track(truth, offset_s=offset)
-    record = None if odometry is None else read_motion(odometry, odometry_offset)
+    track = None if truth is None else read_track(truth, offset_s=offset, own_process=True)
+    record = None if odometry is None else read_motion(odometry, odometry_offset, own_process=True)
     prior = None if near is None else circle(near)
     wanted = None if formats is None else split_words(formats)
     name = Path(str(video if video is not None else odometry)).name

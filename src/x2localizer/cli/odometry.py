@@ -34,7 +34,7 @@ def odometry(
 
     seen = find_fov(video, fov_of(fov))
     camera = CameraProfile(seen.degrees, camera_height, horizon=horizon, bonnet=bonnet)
-    track = None if truth is None else read_track(truth, offset_s=offset)
+    track = None if truth is None else read_track(truth, offset_s=offset, own_process=True)
     with progress_bar("seconds of video", quiet=as_json) as progress:
         record = video_motion(video, camera, lambda what, done, total: progress(done, total or None, what))
     comparison = None if track is None else compare(record, track)

@@ -211,7 +211,7 @@ class _OwnBuilder:
 
     def _clips(self, number: int, drive: RecordedDrive, count: bool = False) -> Iterator[_Clip]:
         s = self.settings
-        track = read_track(drive.track, offset_s=drive.offset_s)
+        track = read_track(drive.track, offset_s=drive.offset_s, own_process=True)
         length = self._clip_frames
         size = (s.frame_height, s.frame_width)
         left = self.left_out if count else Counter[str]()

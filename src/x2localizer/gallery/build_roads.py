@@ -57,7 +57,7 @@ def add_roads(
         digest = _digest(Path(file))
         known = () if gallery is None else gallery.manifest.roads
         if gallery is None or replace or all(source.digest != digest for source in known):
-            batches = road_batches(file)
+            batches = road_batches(file, own_process=True)
             first = next(batches)
             gallery = gallery or make_roads_only(address)
             _add_file(gallery, str(file), digest, chain([first], batches))

@@ -87,7 +87,7 @@ def guard(
     times: Annotated[int, typer.Option(min=1, help="Runs of each kind; the best counts.")] = 3,
     as_json: JsonOption = False,
 ) -> None:
-    """What decoding in a second process costs: video and imagery, against decoding in the same process."""
+    """What a second process costs: video, telemetry, imagery and roads, against reading in the same process."""
     from x2localizer.cli.common import parse_size  # noqa: PLC0415
     from x2localizer.sources.guard.bench import bench_guard  # noqa: PLC0415
 

@@ -26,6 +26,13 @@ AVAILABLE = hasattr(os, "readv")
 _PIPE_BYTES = 1 << 20
 _LOOK_S = 0.5
 _PACKAGE = Path(__file__).parents[3]
+_WHEN_SLOW = {
+    "imagery": "Check the disk and the connection; imagery without overviews is slow (gdaladdo adds them).",
+    "video": "Check the disk. If other programs play the file, write it anew: ffmpeg -i FILE -c copy NEW.mp4",
+    "packets": "Check the disk. If other programs play the file, write it anew: ffmpeg -i FILE -map 0 -c copy NEW.mp4",
+    "roads": "Check the disk, or cut the file to your area: osmium extract -b WEST,SOUTH,EAST,NORTH FILE -o NEW.pbf",
+}
+"""What to do about a file that takes too long, by the kind of process."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,13 +46,13 @@ class Answer:
 class GuardProcess:
     """A process that decodes one file.
 
-    kind: "imagery" or "video"; what answers there is in :mod:`x2localizer.sources.guard.worker`.
+    kind: "imagery", "video", "roads" or "packets"; what answers there is in :mod:`x2localizer.sources.guard.worker`.
     name: of the file, in errors.
     error: the class of errors about it.
     """
 
     def __init__(self, kind: str, name: str, error: type[UserError]) -> None:
-        self._name, self._error = name, error
+        self._kind, self._name, self._error = kind, name, error
         paths = [str(_PACKAGE), *filter(None, [os.environ.get("PYTHONPATH")])]
         self._process = subprocess.Popen(
             [sys.executable, "-m", "x2localizer.sources.guard.worker", kind],
@@ -90,10 +97,7 @@ class GuardProcess:
             left = until - time.monotonic()
             if left <= 0:
                 self.close()
-                raise self._error(
-                    f"{self._name} took longer than {timeout_s:g} s to read.",
-                    "Check the disk and the connection; imagery without overviews is slow (gdaladdo adds them).",
-                )
+                raise self._error(f"{self._name} took longer than {timeout_s:g} s to read.", _WHEN_SLOW[self._kind])
             if select.select([self._out], [], [], min(left, _LOOK_S))[0]:
                 got = os.readv(self._out, [view[done:]])
                 if not got:

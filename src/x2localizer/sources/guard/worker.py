@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,6 +19,8 @@ from x2localizer.sources.guard.wire import packed, received
 Reply = tuple[dict[str, Any], list[npt.NDArray[np.uint8]]]
 """Plain values, and arrays of bytes."""
 Handler = Callable[[dict[str, Any]], Reply]
+_LONGEST_S = 1800.0
+"""Seconds for one answer, after which this process ends by itself: the other gives up earlier, if it is still there."""
 _MEMORY_SHARE = 0.8
 """Of the machine's memory: more than this is an error here, before it is the end of other programs."""
 
@@ -27,7 +30,7 @@ def main(kind: str) -> None:
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # what libraries print must not get between the answers
     _limit()
-    handler = {"imagery": _imagery, "video": _video}[kind]()
+    handler = {"imagery": _imagery, "video": _video, "roads": _roads, "packets": _packets}[kind]()
     questions = os.fdopen(0, "rb", buffering=0)
     while True:
         try:
@@ -40,7 +43,8 @@ def main(kind: str) -> None:
 def _reply(answers: IO[bytes], handler: Handler, question: dict[str, Any]) -> None:
     arrays: list[npt.NDArray[np.uint8]] = []
     try:
-        values, arrays = handler(question)
+        with _alarm(question.get("limit_s", _LONGEST_S)):
+            values, arrays = handler(question)
     except UserError as problem:
         values = {"error": type(problem).__name__, "what": problem.what, "remedy": problem.remedy}
     except MemoryError:
@@ -104,6 +108,58 @@ def _video() -> Handler:
         return {"skipped": opened[0].skipped, "time_s": frame.time_s, "shape": list(frame.image.shape)}, [frame.image]
 
     return answer
+
+
+def _roads() -> Handler:
+    for unused in ("pandas", "geopandas", "shapely"):  # pyogrio imports them if it can, which takes half of its start
+        sys.modules.setdefault(unused, None)  # type: ignore[arg-type]
+    from x2localizer.sources.roads.guarded import as_bytes  # noqa: PLC0415
+    from x2localizer.sources.roads.read import file_batches  # noqa: PLC0415
+    from x2localizer.sources.roads.roads import Roads  # noqa: PLC0415
+
+    opened: list[Iterator[Roads]] = []
+
+    def answer(question: dict[str, Any]) -> Reply:
+        if "file" in question:
+            path, file = Path(question["path"]), Path(question["file"])
+            opened.append(file_batches(path, file, question["layer"], question["lines_at_once"]))
+        roads = next(opened[0], None)
+        if roads is None:
+            return {"roads": None}, []
+        sizes = {"roads": len(roads), "points": len(roads.points_deg), "dropped": roads.dropped}
+        return sizes, as_bytes(roads)
+
+    return answer
+
+
+def _packets() -> Handler:
+    from x2localizer.sources.packets import PROBLEMS, Packet, plain_packets, some_packets  # noqa: PLC0415
+
+    opened: list[Iterator[Packet]] = []
+
+    def answer(question: dict[str, Any]) -> Reply:
+        if "path" in question:
+            opened.append(plain_packets(Path(question["path"])))
+        try:
+            packets, more = some_packets(opened[0])
+        except PROBLEMS as problem:
+            return {"failed": str(problem)}, []
+        heads = [[time_s, duration_s, len(data)] for time_s, duration_s, data in packets]
+        return {"packets": heads, "more": more}, [np.frombuffer(data, np.uint8) for *_, data in packets]
+
+    return answer
+
+
+@contextmanager
+def _alarm(seconds: float) -> Iterator[None]:
+    """End this process if the block takes longer, also inside a library: nobody else may be there to do it."""
+    with suppress(AttributeError):  # not on Windows
+        signal.setitimer(signal.ITIMER_REAL, 2 * seconds)
+    try:
+        yield
+    finally:
+        with suppress(AttributeError):
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
 
 
 def _exactly(pipe: IO[bytes], count: int) -> bytearray:

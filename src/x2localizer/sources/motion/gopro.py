@@ -10,15 +10,15 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
 
-import av
 import numpy as np
 
 from x2localizer.errors import MotionError
 from x2localizer.sources.motion.checks import check_record
 from x2localizer.sources.motion.join import join_motion
 from x2localizer.sources.motion.record import MotionRecord
+from x2localizer.sources.packets import NOMINAL_PAYLOAD_S, PROBLEMS, Packet, data_packets
 from x2localizer.sources.tracks.gpmf import gps_block, items, sensor_samples
-from x2localizer.sources.tracks.telemetry import MAX_DOP, NOMINAL_PAYLOAD_S, data_packets
+from x2localizer.sources.tracks.telemetry import MAX_DOP
 from x2localizer.types import Floats
 
 BINS = 20
@@ -28,11 +28,8 @@ GPS_SPEED_SD_M_S, GPS_SCALE_SD = 0.3, 0.01
 _PLAUSIBLE_G = (5.0, 15.0)
 _DEVICE = "DEVC"
 
-Payload = tuple[float, float, bytes]
-"""Time, duration and bytes."""
 
-
-def read_gopro(path: Path) -> MotionRecord:
+def read_gopro(path: Path, *, own_process: bool = False) -> MotionRecord:
     """Motion from a GoPro's video, on the clock of the video, or from a bare GPMF stream, a payload per second."""
     with path.open("rb") as file:
         bare = file.read(4) == _DEVICE.encode()
@@ -40,14 +37,15 @@ def read_gopro(path: Path) -> MotionRecord:
         blocks = [item.value for item in items(path.read_bytes()) if item.key == _DEVICE]
         return _motion(path, ((i * NOMINAL_PAYLOAD_S, NOMINAL_PAYLOAD_S, data) for i, data in enumerate(blocks)))
     try:
-        return _motion(path, (packet for packet in data_packets(path) if packet[2].startswith(_DEVICE.encode())))
-    except (av.FFmpegError, OSError, ValueError) as problem:
+        packets = data_packets(path, MotionError, own_process=own_process)
+        return _motion(path, (packet for packet in packets if packet[2].startswith(_DEVICE.encode())))
+    except PROBLEMS as problem:
         raise MotionError(
             f"Cannot read {path} as a video: {problem}.", "Check that the file is complete and plays."
         ) from problem
 
 
-def _motion(path: Path, payloads: Iterable[Payload]) -> MotionRecord:
+def _motion(path: Path, payloads: Iterable[Packet]) -> MotionRecord:
     gravity = np.zeros(3)
     rates: list[tuple[Floats, Floats]] = []
     speeds: list[tuple[Floats, Floats]] = []

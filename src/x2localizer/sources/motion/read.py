@@ -27,7 +27,9 @@ MAX_BYTES = 500_000_000
 """Of a table, poses or a bare stream of a GoPro; videos may be larger."""
 
 
-def read_motion(path: str | Path, offset_s: float = 0.0, *, rate_hz: float | None = None) -> MotionRecord:
+def read_motion(
+    path: str | Path, offset_s: float = 0.0, *, rate_hz: float | None = None, own_process: bool = False
+) -> MotionRecord:
     """Read the motion of a drive.
 
     A table (CSV, TSV, Parquet) with the columns ``time_s``, ``speed_m_s`` and ``yaw_rate_deg_s``; camera poses in
@@ -37,6 +39,7 @@ def read_motion(path: str | Path, offset_s: float = 0.0, *, rate_hz: float | Non
     offset_s: the time from the start of the record to the start of the video, as for a track.
     rate_hz: rows per second of KITTI's files, which have no times; by default from ``times.txt`` beside poses and
         ``timestamps.txt`` beside ``oxts``, else 10.
+    own_process: let FFmpeg open a video in a second process, so that a crash or a hang there is an error here.
     """
     if not abs(offset_s) <= _LONGEST_OFFSET_S:  # also refuses NaN
         raise MotionError(f"A time offset of {offset_s} s is not possible.", "Give it in seconds, such as 2.5 or -30.")
@@ -45,7 +48,7 @@ def read_motion(path: str | Path, offset_s: float = 0.0, *, rate_hz: float | Non
     bag = bag_at(path)
     path = Path(path)
     try:
-        record = _read(path, rate_hz) if bag is None else read_ros_bag(*bag)
+        record = _read(path, rate_hz, own_process) if bag is None else read_ros_bag(*bag)
     except OSError as problem:
         raise MotionError(
             f"Cannot read {path}: {problem.strerror or problem}.", "Check the path and the permissions."
@@ -53,7 +56,7 @@ def read_motion(path: str | Path, offset_s: float = 0.0, *, rate_hz: float | Non
     return record.shifted(offset_s) if offset_s else record
 
 
-def _read(path: Path, rate_hz: float | None) -> MotionRecord:
+def _read(path: Path, rate_hz: float | None, own_process: bool) -> MotionRecord:
     if is_oxts(path):
         return read_oxts_motion(path, rate_hz)
     with path.open("rb") as file:
@@ -67,7 +70,7 @@ def _read(path: Path, rate_hz: float | None) -> MotionRecord:
             "Cut it to the drive, or keep only every n-th row.",
         )
     if head.startswith(b"DEVC") or head[4:8] == b"ftyp" or suffix in TELEMETRY_SUFFIXES | _GPMF:
-        return read_gopro(path)
+        return read_gopro(path, own_process=own_process)
     if not head.startswith(b"PAR1") and b"\0" in head:
         raise MotionError(
             f"{path} is not motion in a known format.",

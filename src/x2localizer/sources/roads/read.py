@@ -22,6 +22,8 @@ from pyproj import CRS, Transformer
 from pyproj.exceptions import ProjError
 
 from x2localizer.errors import RoadError
+from x2localizer.sources.guard import AVAILABLE
+from x2localizer.sources.roads.guarded import guarded_batches
 from x2localizer.sources.roads.layers import RoadLayer, check_complete, road_layers
 from x2localizer.sources.roads.lines import Lines
 from x2localizer.sources.roads.roads import RoadKind, Roads
@@ -37,27 +39,36 @@ _PROBLEMS = (RuntimeError, ValueError, OSError, EOFError, pa.ArrowException)
 T = TypeVar("T")
 
 
-def read_roads(path: str | Path, *, layer: str | None = None) -> Roads:
+def read_roads(path: str | Path, *, layer: str | None = None, own_process: bool = False) -> Roads:
     """All roads of a file, in WGS84.
 
     layer: which layer of a GeoPackage to read; by default all that hold roads.
+    own_process: let GDAL read it in a second process, so that a crash or a hang there is an error here.
     """
-    return Roads.join(list(road_batches(path, layer=layer)))
+    return Roads.join(list(road_batches(path, layer=layer, own_process=own_process)))
 
 
-def road_batches(path: str | Path, *, layer: str | None = None, lines_at_once: int = LINES_AT_ONCE) -> Iterator[Roads]:
+def road_batches(
+    path: str | Path, *, layer: str | None = None, lines_at_once: int = LINES_AT_ONCE, own_process: bool = False
+) -> Iterator[Roads]:
     """The roads of a file, some at a time, so that large files need little memory; a file without any is an error."""
     path = Path(path)
     if not path.is_file():
         found = "is a folder, not a file" if path.is_dir() else "does not exist"
         raise RoadError(f"The road file {path} {found}.", "Give an .osm, .osm.pbf, .gpkg, .shp or .geojson file.")
-    counts = _Counts()
+    read = guarded_batches if own_process and AVAILABLE else file_batches
     with _unpacked(path) as file:
-        _guarded(path, lambda: check_complete(path, file))
-        for source in _guarded(path, lambda: road_layers(path, file, layer)):
-            yield from _layer_batches(path, file, source, lines_at_once, counts)
-        if not counts.roads:
-            raise counts.nothing_left(path)
+        yield from read(path, file, layer, lines_at_once)
+
+
+def file_batches(path: Path, file: Path, layer: str | None, lines_at_once: int) -> Iterator[Roads]:
+    """The roads of a file that is not packed, in this process; ``path`` is its name in errors."""
+    counts = _Counts()
+    _guarded(path, lambda: check_complete(path, file))
+    for source in _guarded(path, lambda: road_layers(path, file, layer)):
+        yield from _layer_batches(path, file, source, lines_at_once, counts)
+    if not counts.roads:
+        raise counts.nothing_left(path)
 
 
 class _Counts:

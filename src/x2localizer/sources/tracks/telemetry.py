@@ -9,16 +9,12 @@ other cameras is not read.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from contextlib import suppress
 from datetime import timedelta
 from itertools import zip_longest
 from pathlib import Path
 
-import av
-import av.stream
-
 from x2localizer.errors import TrackError
+from x2localizer.sources.packets import NOMINAL_PAYLOAD_S, PROBLEMS, data_packets
 from x2localizer.sources.tracks.gpmf import GpsBlock, gps_block, items
 from x2localizer.sources.tracks.points import EPOCH, Points
 
@@ -26,8 +22,6 @@ MAX_DOP = 10.0
 """Dilution of precision above which a position is dropped. GoPro considers values below 5 good."""
 
 _GPMF_START = b"DEVC"
-NOMINAL_PAYLOAD_S = 1.0
-"""GoPro writes one payload per second; used if the time of the next one is unknown."""
 _CAMM_POSITION = struct.Struct("<HHddd")  # reserved, type 5, latitude, longitude, altitude
 _CAMM_GPS = struct.Struct("<HHdidd7f")  # reserved, type 6, GPS seconds, fix, latitude, longitude, ...
 _INSTA360_MAGIC = b"8db42d694ccc418790edff439fe026bf"
@@ -37,11 +31,11 @@ _INSTA360_GPS_KIND = 7
 _INSTA360_GPS = struct.Struct("<QHcdcdc24x")  # seconds, milliseconds, fix, latitude, N/S, longitude, E/W, ...
 
 
-def read_telemetry(path: Path) -> Points:
+def read_telemetry(path: Path, *, own_process: bool = False) -> Points:
     """The positions in a video file; times are seconds of the video unless ``since_epoch`` is set."""
     points, in_data_track = Points(), False
     try:
-        for time_s, duration_s, data in data_packets(path):
+        for time_s, duration_s, data in data_packets(path, TrackError, own_process=own_process):
             if data.startswith(_GPMF_START):
                 in_data_track = True
                 block = gps_block(data)
@@ -50,7 +44,7 @@ def read_telemetry(path: Path) -> Points:
                     _spread(points, block, time_s, duration_s)
             elif _add_camm(points, time_s, data):
                 in_data_track = True
-    except (av.FFmpegError, OSError, ValueError) as problem:
+    except PROBLEMS as problem:
         raise TrackError(
             f"Cannot read {path} as a video: {problem}.", "Check that the file is complete and plays."
         ) from problem
@@ -74,27 +68,6 @@ def read_gpmf(path: Path) -> Points:
             lasts_s = until_next_s if 0 < until_next_s < 2 * NOMINAL_PAYLOAD_S else lasts_s
         _spread(points, block, (block.utc - EPOCH).total_seconds(), lasts_s)
     return points
-
-
-def data_packets(path: Path) -> Iterator[tuple[float, float, bytes]]:
-    """(time, duration, bytes) of every packet of the data tracks, in seconds from the first video frame."""
-    with av.open(str(path)) as container:
-        data_streams = container.streams.data
-        if not data_streams:
-            return
-        for stream in container.streams:
-            if stream not in data_streams:
-                with suppress(AttributeError):  # older versions of PyAV read the pictures too, which is only slower
-                    stream.discard = av.stream.Discard.all
-        first_frame_s = 0.0
-        for video in container.streams.video[:1]:
-            if video.start_time is not None and video.time_base is not None:
-                first_frame_s = float(video.start_time * video.time_base)
-        for packet in container.demux(data_streams):
-            if packet.pts is not None and packet.time_base is not None and packet.size:
-                time_s = float(packet.pts * packet.time_base) - first_frame_s
-                duration_s = float((packet.duration or 0) * packet.time_base)
-                yield time_s, duration_s or NOMINAL_PAYLOAD_S, bytes(packet)
 
 
 def _note_start(points: Points, block: GpsBlock, time_s: float) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import gpxpy.gpx
@@ -126,7 +127,7 @@ class Track:
         return replace(self, times_s=self.times_s - offset_s, start_time=start)
 
 
-def read_track(path: str | Path, *, offset_s: float = 0.0) -> Track:
+def read_track(path: str | Path, *, offset_s: float = 0.0, own_process: bool = False) -> Track:
     """Read a recorded track of any format.
 
     ``offset_s`` is the time from the start of the track to the start of the video. For a logger that was switched on
@@ -134,13 +135,14 @@ def read_track(path: str | Path, *, offset_s: float = 0.0) -> Track:
     the start of the video is known in UTC, the offset is ``(video_start - track.start_time).total_seconds()``, where
     ``track`` was read without an offset.
 
-    Points are sorted by time; of several points at the same time the first in the file is kept.
+    Points are sorted by time; of several points at the same time the first in the file is kept. With ``own_process``
+    FFmpeg opens a video in a second process, so that a crash or a hang there is an error here.
     """
     if not abs(offset_s) <= _LONGEST_OFFSET_S:  # also refuses NaN
         raise TrackError(f"A time offset of {offset_s} s is not possible.", "Give it in seconds, such as 2.5 or -30.")
     path = Path(path)
     try:
-        points = _reader(path)(path)
+        points = _reader(path, own_process)(path)
     except OSError as problem:
         raise TrackError(
             f"Cannot read {path}: {problem.strerror or problem}.",
@@ -176,7 +178,7 @@ def write_gpx(path: Path, track: Track, *, name: str = "", start_time: datetime 
     write_text(path, gpx.to_xml())
 
 
-def _reader(path: Path) -> Callable[[Path], Points]:
+def _reader(path: Path, own_process: bool) -> Callable[[Path], Points]:
     """The reader for a file, chosen by its first bytes, otherwise by its suffix."""
     if is_oxts(path):
         return read_oxts_track
@@ -190,7 +192,7 @@ def _reader(path: Path) -> Callable[[Path], Points]:
             raise TrackError(f"{path} is too large for the telemetry of a drive.", "Give the video that it comes from.")
         return read_gpmf
     if head[4:8] == b"ftyp" or suffix in TELEMETRY_SUFFIXES:
-        return read_telemetry
+        return partial(read_telemetry, own_process=own_process)
     if suffix == ".gpx" or head.lstrip(_MARKS_AND_BLANKS).startswith(b"<"):
         return read_gpx
     if suffix in _TABLES:
