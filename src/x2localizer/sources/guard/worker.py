@@ -69,6 +69,8 @@ def _imagery() -> Handler:
     def answer(question: dict[str, Any]) -> Reply:
         if question["ask"] == "open":
             access = Access(question["network"], tuple(Path(path) for path in question["paths"]))
+            if not access.network:
+                _no_way_around_the_proxy()
             opened.append(RasterFile(question["path"], access))
             info, extent = opened[0].info, opened[0].extent(0)
             names = ("kind", "crs", "bounds", "metres_per_pixel", "bands", "zoom")
@@ -117,6 +119,7 @@ def _roads() -> Handler:
     from x2localizer.sources.roads.read import file_batches  # noqa: PLC0415
     from x2localizer.sources.roads.roads import Roads  # noqa: PLC0415
 
+    _no_way_around_the_proxy()
     opened: list[Iterator[Roads]] = []
 
     def answer(question: dict[str, Any]) -> Reply:
@@ -148,6 +151,12 @@ def _packets() -> Handler:
         return {"packets": heads, "more": more}, [np.frombuffer(data, np.uint8) for *_, data in packets]
 
     return answer
+
+
+def _no_way_around_the_proxy() -> None:
+    """Forget which servers need no proxy: where the network is not allowed, the proxy is one that does not exist."""
+    for name in ("no_proxy", "NO_PROXY"):
+        os.environ.pop(name, None)
 
 
 @contextmanager
