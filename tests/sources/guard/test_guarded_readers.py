@@ -22,6 +22,7 @@ from x2localizer.sources import packets
 from x2localizer.sources.guard import GuardProcess
 from x2localizer.sources.motion import read_motion
 from x2localizer.sources.roads import guarded, read_roads, road_batches
+from x2localizer.sources.roads import read as roads_read
 from x2localizer.sources.tracks import read_track
 
 WAYS = [
@@ -158,3 +159,10 @@ def test_errors_keep_their_words(tmp_path: Path) -> None:
                 read(tmp_path / name, own_process=own_process)
             said.append((type(problem.value), str(problem.value)))
         assert said[0] == said[1]
+
+
+def test_a_packed_file_that_grows_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roads_read, "_LEAST_UNPACKED", 1 << 20)
+    (tmp_path / "bomb.osm.gz").write_bytes(gzip.compress(bytes(64 << 20)))
+    with pytest.raises(RoadError, match="unpacks to more than 100 times its size"):
+        read_roads(tmp_path / "bomb.osm.gz")

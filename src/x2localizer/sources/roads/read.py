@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
@@ -35,6 +34,8 @@ ROAD_SUFFIXES = frozenset({".osm", ".pbf", ".gpkg", ".shp", ".geojson", ".geojso
 LINES_AT_ONCE = 32_768
 """Lines of a batch; some 30 MB while they are decoded."""
 _PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open}
+_MOST_RATIO, _LEAST_UNPACKED = 100, 64 << 20
+"""How many times its size a packed file may unpack to (maps: 10 to 20), and bytes that are always fine."""
 _PROBLEMS = (RuntimeError, ValueError, OSError, EOFError, pa.ArrowException)
 T = TypeVar("T")
 
@@ -103,8 +104,15 @@ def _unpacked(path: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="x2l-roads-") as folder:
         file = Path(folder) / path.stem
         try:
+            most = _LEAST_UNPACKED + _MOST_RATIO * path.stat().st_size
             with opener(path, "rb") as packed, file.open("wb") as plain:
-                shutil.copyfileobj(packed, plain, 1 << 20)
+                while chunk := packed.read(1 << 20):
+                    plain.write(chunk)
+                    if plain.tell() > most:
+                        raise RoadError(
+                            f"{path} unpacks to more than {_MOST_RATIO} times its size, as no map does.",
+                            "Download it again, or unpack it yourself.",
+                        )
         except (OSError, EOFError) as problem:
             raise _damaged(path, problem) from problem
         yield file
