@@ -72,3 +72,14 @@ def test_a_coordinate_system_that_names_a_server_does_not_reach_it(
     (tmp_path / "roads.geojson").write_text(text.replace("SERVER", server.address))
     assert len(read_roads(tmp_path / "roads.geojson")) == 1
     assert server.connections == 0
+
+
+def test_a_server_that_needs_no_proxy_is_not_reached_from_the_second_process(
+    server: _Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setenv("NO_PROXY", "*")
+    crs = {"type": "link", "properties": {"href": f"{server.address}/ref/epsg/4326", "type": "proj4"}}
+    (tmp_path / "roads.geojson").write_text(json.dumps({"type": "FeatureCollection", "crs": crs, "features": [LINE]}))
+    assert len(read_roads(tmp_path / "roads.geojson", own_process=True)) == 1
+    assert server.connections == 0
