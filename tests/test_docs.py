@@ -160,3 +160,12 @@ def test_figures_in_the_readme_are_the_measured_ones() -> None:
         told += [f"{share:.1f}%" for share in (*shares, every["sure_right"])] + [f"{every['off_map']:.2f}%"]
     for value in told:
         assert value in readme, value
+
+
+def test_tests_that_the_docs_name_exist() -> None:
+    text = (DOCS / "reliability.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([a-z_/]+\.py)::(test_\w+)`", text)
+    assert len(named) > 50
+    tests = ROOT / "tests"
+    missing = [name for file, name in named if f"def {name}(" not in (tests / file).read_text(encoding="utf-8")]
+    assert missing == []
