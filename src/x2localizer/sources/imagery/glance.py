@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -24,6 +25,7 @@ SAMPLED_PIXELS = 1 << 29
 """Stored pixels that are decoded for a sample."""
 LONGEST_S = 30.0
 """Seconds after which no more places are sampled."""
+_PASSES = 4
 _SIDE_PX = 8
 """Pixels along the side of the square that is read at a place."""
 
@@ -95,9 +97,8 @@ def _sampled(imagery: Imagery, bounds: _Bounds, size: int) -> Glance:
     rows = max(1, count // columns)
     image, covered = np.zeros((rows, columns, 3), np.uint8), []
     until_s = time.monotonic() + LONGEST_S
-    # In a random order, so that what is broken off is still a sample of the whole.
-    for number in np.random.default_rng(0).permutation(rows * columns):
-        row, column = divmod(int(number), columns)
+    # In passes from north to south, as files are stored: what is broken off after one is a sample of the whole.
+    for row, column in product(sorted(range(rows), key=lambda row: (row % _PASSES, row)), range(columns)):
         here = imagery.square(bounds.place((column + 0.5) / columns, (row + 0.5) / rows), zoom, _SIDE_PX, across)
         covered.append(float((here.image.max(2) > 0).mean()))
         if here.valid.any():
