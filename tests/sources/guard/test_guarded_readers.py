@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from helpers.road_files import write_osm, write_pbf
 from helpers.telemetry_files import mp4
 from x2localizer.errors import MotionError, RoadError, TrackError, UserError
 from x2localizer.sources import packets
-from x2localizer.sources.guard import GuardProcess
+from x2localizer.sources.guard import GuardProcess, worker
+from x2localizer.sources.guard.wire import received
 from x2localizer.sources.motion import read_motion
 from x2localizer.sources.roads import guarded, read_roads, road_batches
 from x2localizer.sources.roads import read as roads_read
@@ -147,6 +149,20 @@ with worker._alarm(0.1):
     done = subprocess.run([sys.executable, "-c", code], check=False, timeout=60)
     assert done.returncode == -signal.SIGALRM
     assert time.monotonic() - began_s < 50
+
+
+@pytest.mark.parametrize(
+    "problem", [MemoryError(), ImportError("a.so: failed to map segment"), RuntimeError("bad_alloc")]
+)
+def test_a_lack_of_memory_in_the_second_process_is_named(problem: Exception) -> None:
+    def make() -> worker.Handler:
+        raise problem
+
+    sent = BytesIO()
+    worker._reply(sent, worker._at_first(make), {})
+    sent.seek(0)
+    values, _ = received(lambda count: bytearray(sent.read(count)))
+    assert values["what"] == "There is not enough memory to decode the file."
 
 
 def test_errors_keep_their_words(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from x2localizer.errors import UserError
+from x2localizer.errors import UserError, lacks_memory
 from x2localizer.sources.guard.wire import packed, received
 
 Reply = tuple[dict[str, Any], list[npt.NDArray[np.uint8]]]
@@ -30,7 +30,7 @@ def main(kind: str) -> None:
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # what libraries print must not get between the answers
     _limit()
-    handler = {"imagery": _imagery, "video": _video, "roads": _roads, "packets": _packets}[kind]()
+    handler = _at_first({"imagery": _imagery, "video": _video, "roads": _roads, "packets": _packets}[kind])
     questions = os.fdopen(0, "rb", buffering=0)
     while True:
         try:
@@ -47,16 +47,28 @@ def _reply(answers: IO[bytes], handler: Handler, question: dict[str, Any]) -> No
             values, arrays = handler(question)
     except UserError as problem:
         values = {"error": type(problem).__name__, "what": problem.what, "remedy": problem.remedy}
-    except MemoryError:
-        values = {
-            "error": "", "what": "There is not enough memory to decode the file.", "remedy": "Close other programs.",
-        }  # fmt: skip
-    except Exception as problem:  # a bug of ours, to be reported as one over there
-        values = {"bug": f"{type(problem).__name__}: {problem}"}
+    except Exception as problem:
+        if lacks_memory(problem):
+            what = "There is not enough memory to decode the file."
+            values = {"error": "", "what": what, "remedy": "Close other programs."}
+        else:  # a bug of ours, to be reported as one over there
+            values = {"bug": f"{type(problem).__name__}: {problem}"}
     data = b"".join(array.tobytes() for array in arrays)
     message = memoryview(packed(values, data) + data)
     while message:
         message = message[answers.write(message) :]
+
+
+def _at_first(make: Callable[[], Handler]) -> Handler:
+    """A handler that is made for the first question: what goes wrong while libraries are loaded is answered, too."""
+    made: list[Handler] = []
+
+    def answer(question: dict[str, Any]) -> Reply:
+        if not made:
+            made.append(make())
+        return made[0](question)
+
+    return answer
 
 
 def _imagery() -> Handler:
