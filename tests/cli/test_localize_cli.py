@@ -118,7 +118,7 @@ def test_what_is_no_video_is_a_clear_error(kind: str, place: Path, tiny_bundle: 
     elif kind == "audio":
         _audio_only(path)
     text = _localize(place, tiny_bundle, path, tmp_path / "out", code=2)
-    assert text.startswith("error:")
+    assert text.removeprefix("seconds of video: starting\n").startswith("error:"), "a busy machine may take 2 s"
     assert "next:" in text
     assert "Traceback" not in text
 

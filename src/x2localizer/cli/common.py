@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -114,6 +115,8 @@ def progress_columns() -> tuple[ProgressColumn, ...]:
     )  # fmt: skip
 
 
+FIRST_LINE_S = 2.0
+"""Seconds until a log shows that work has begun."""
 Advance = Callable[..., None]
 """Called with (done, total) and, where the work has several parts, the name of the part."""
 
@@ -129,16 +132,23 @@ def progress_bar(what: str, *, quiet: bool = False) -> Iterator[Advance]:
             task = bar.add_task(what, total=None)
             yield lambda done, total, part=what: bar.update(task, completed=done, total=total, description=part)
     else:
-        yield _line_now_and_then(what, terminal)
+        # Opening a gallery or loading a model may take long before the first step; a wrong name is answered at once.
+        first = threading.Timer(FIRST_LINE_S, lambda: terminal.print(f"{what}: starting", highlight=False))
+        first.daemon = True
+        first.start()
+        try:
+            yield _line_now_and_then(what, terminal, first.cancel)
+        finally:
+            first.cancel()
 
 
-def _line_now_and_then(what: str, console: Console) -> Advance:
-    """In a log a bar is noise: a line at once, one every 10 s, and one at the end of each part."""
-    console.print(f"{what}: starting", highlight=False)
-    last = time.monotonic()
+def _line_now_and_then(what: str, console: Console, begun: Callable[[], None]) -> Advance:
+    """In a log a bar is noise: a line every 10 s, and one at the end of each part; ``begun`` is called at each step."""
+    last = time.monotonic() - 9.0
 
     def report(done: int, total: int | None, part: str = what) -> None:
         nonlocal last
+        begun()
         if done == total or time.monotonic() - last >= 10.0:
             last = time.monotonic()
             console.print(f"{part} {done:,}" + (f" of {total:,}" if total else ""), highlight=False)
