@@ -14,7 +14,7 @@ from x2localizer.sources.roads.roads import Roads
 BATCH_S = 120.0
 BYTES_PER_S = 500_000.0
 """Seconds until the next roads have to be there, and bytes of the file for each second more: of an OpenStreetMap file
-GDAL reads all points before the first road, at some 5 MB/s."""
+GDAL reads all points before the first road."""
 
 
 def guarded_batches(path: Path, file: Path, layer: str | None, lines_at_once: int) -> Iterator[Roads]:

@@ -35,7 +35,7 @@ LINES_AT_ONCE = 32_768
 """Lines of a batch; some 30 MB while they are decoded."""
 _PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open}
 _MOST_RATIO, _LEAST_UNPACKED = 100, 64 << 20
-"""How many times its size a packed file may unpack to (maps: 10 to 20), and bytes that are always fine."""
+"""How many times its size a packed file may unpack to, and bytes that are always fine."""
 _PROBLEMS = (RuntimeError, ValueError, OSError, EOFError, pa.ArrowException)
 T = TypeVar("T")
 
