@@ -26,6 +26,7 @@ from x2localizer.evaluate.long_range_table import (
     once_of,
     ours_of,
     panels,
+    panels_by_model,
     summarize,
     table_text,
 )
@@ -244,3 +245,14 @@ def _fine(s: np.ndarray) -> float:
 
     ground = soft(np.array([soft(row) for row in s]))
     return (ground + soft(np.array([soft(column) for column in s.T]))) / 2
+
+
+def test_each_model_has_a_panel_of_its_own() -> None:
+    line = [(5.0, 10.0, 3)]
+    one = LongRange((), {}, {"once": line}, [])
+    assert panels_by_model(one, ["town"]) == {"each frame by itself": {"once": line}}
+    two = LongRange((), {}, {"once, town": line, "SWRL, 5 s, town": [], "once, small town": []}, [])
+    assert panels_by_model(two, ["town", "small town"]) == {
+        "town, each frame by itself": {"once": line, "SWRL, 5 s": []},
+        "small town, each frame by itself": {"once": []},
+    }

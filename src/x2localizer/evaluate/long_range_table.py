@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -151,6 +151,19 @@ def panels(result: LongRange) -> dict[str, dict[str, list[tuple[float, float, in
     paper = {arm.replace(AS_IN, ""): points for arm, points in result.curves.items() if AS_IN in arm}
     both = {"regions by s_path, frames along the path": ours, "regions by s_mix, each frame by itself": paper}
     return {title: curves for title, curves in both.items() if curves}
+
+
+def panels_by_model(result: LongRange, names: Sequence[str]) -> dict[str, dict[str, Curve]]:
+    """The curves of each model, whose arms end with its name, in a panel of its own: arms have one colour in all."""
+    if len(names) == 1:
+        return {"each frame by itself": result.curves}
+    ends = {name: f", {name}" for name in names}
+    return {
+        f"{name}, each frame by itself": {
+            arm.removesuffix(end): curve for arm, curve in result.curves.items() if arm.endswith(end)
+        }
+        for name, end in ends.items()
+    }
 
 
 def table_text(result: LongRange) -> str:

@@ -257,8 +257,9 @@ def _long_range_beside_garet(values: Values) -> str:
 
 def _long_range_on_regions(values: Values) -> str:
     return (
-        "The paper's setting: the dataset's own regions, and tiles centred on the places where other cameras were; "
-        "each frame by itself.\n\n"
+        "The paper's setting, beside GAReT's objective: the dataset's own regions, and tiles centred on the places "
+        "where other cameras were; each frame by itself: `x2l evaluate town runs/town-garet/bundle --protocol "
+        "long-range --gallery dataset --no-tracking --data data/standard`.\n\n"
         "![share of frames within 80 m over time](results/long-range-dataset/curves.png)\n\n" + _arms(values)
     )
 

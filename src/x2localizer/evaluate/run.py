@@ -261,8 +261,8 @@ def _on_dataset(models: Sequence[str], data: Dataset, split: str, work: Path, re
         f"{split}: {len(rides)} long sequences, {regions:,} regions of the dataset and tiles centred on the cameras' "
         "places; 95% intervals over sequences\n\n"
     )
-    text = heading + long_range_table.table_text(result)
-    return ProtocolResult(values, text, {"each frame by itself": result.curves})
+    panels = long_range_table.panels_by_model(result, names)
+    return ProtocolResult(values, heading + long_range_table.table_text(result), panels)
 
 
 def _tracking(
