@@ -54,10 +54,17 @@ def test_ordinary_driving_braking_and_stands_are_believed(speeds: list[float]) -
 
 @pytest.mark.parametrize("factor", [3.0, 0.4])
 def test_a_speed_that_jumps_is_doubted_for_a_while(factor: float) -> None:
-    watch = seen([12.0, 12.0, 12.0 * factor, 12.0 * factor])
-    assert watch.doubted_s == 1.0
-    assert watch.doubts(DOUBT_S)
-    assert not watch.doubts(DOUBT_S + 1.0)
+    watch = seen([12.0, 12.0, *[12.0 * factor] * 4])
+    assert watch.doubted_s == 2.5
+    assert watch.doubts(DOUBT_S + 2.0)
+    assert not watch.doubts(DOUBT_S + 2.5)
+
+
+@pytest.mark.parametrize(
+    "speeds", [[12.0, 26.0, 12.0, 12.0, 12.0], [5.0, 11.0, 12.0, 7.0, 8.0, 8.0], [9.0, 3.0, 0.0, 0.0]]
+)
+def test_a_speed_that_comes_back_is_believed(speeds: list[float]) -> None:
+    assert seen(speeds).doubted_s == math.inf
 
 
 def test_noise_that_odometry_admits_is_no_jump() -> None:
@@ -204,7 +211,10 @@ def test_no_wrong_position_is_stated_after_a_fault(
 
 def test_a_doubt_is_part_of_a_snapshot(streets: TrackMap, drive: StreetDrive, found: bytes) -> None:
     tracker = continued(streets, found)
-    first = driven_until(drive, FAULT_S)
-    assert tracker.advance(FAULT_S, float(FAULT_S), [replace(m, distance_m=30.0) for m in first]).confidence == 0.0
+    for second in range(FAULT_S, FAULT_S + 2):
+        tracker = continued(streets, pack(tracker))  # also in the middle of a jump
+        faster = [replace(m, distance_m=15.0) for m in driven_until(drive, second)]
+        fix = tracker.advance(second, float(second), faster)
+    assert fix.confidence == 0.0
     again = continued(streets, pack(tracker))
-    assert again.advance(FAULT_S + 1, FAULT_S + 1.0, driven_until(drive, FAULT_S + 1)).confidence == 0.0
+    assert again.advance(FAULT_S + 2, FAULT_S + 2.0, driven_until(drive, FAULT_S + 2)).confidence == 0.0

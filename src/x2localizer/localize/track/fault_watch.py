@@ -24,6 +24,8 @@ MOST_M_S2 = 7.0
 """Acceleration beyond which a speed is not believed; hard braking on a dry road stays below it."""
 LEAST_JUMP_M_S = 2.0
 """Smaller jumps of the speed are noise."""
+LASTING_STEPS = 3
+"""Steps after a jump in which the speed does not come back, from which it is believed to last."""
 SAME_DEG_S = 1e-6
 """Turns that differ by less are the same."""
 STUCK_STEPS = 10
@@ -35,12 +37,15 @@ CONTRADICTED = {"tiles": -0.4, "roads": -0.3}
 
 
 class SpeedWatch:
-    """Looks for jumps of the speed.
+    """Looks for jumps of the speed that last; visual odometry has some that do not.
 
-    doubted_s: when the last one was.
+    before, jump: the speed before the jump that is being looked at, and its height; 0 if there is none.
+    steps: how many there were since.
+    doubted_s: when the last jump was found to last.
     """
 
     def __init__(self) -> None:
+        self.before, self.jump, self.steps = 0.0, 0.0, 0
         self.doubted_s = math.inf
         self._speed, self._sd, self._seconds = math.nan, 0.0, 0.0
 
@@ -48,14 +53,21 @@ class SpeedWatch:
         """Take in the movements until a time."""
         for movement in movements:
             seconds = abs(movement.end_s - movement.start_s)
-            if seconds <= 0.0:
-                continue
-            speed, sd = abs(movement.distance_m) / seconds, movement.distance_sd_m / seconds
-            most = MOST_M_S2 * 0.5 * (seconds + self._seconds) + 3.0 * math.hypot(sd, self._sd)
-            moving = min(speed, self._speed) > MOVING_M_S  # wheels say 0 at low speed; stands are watched by the view
-            if moving and abs(speed - self._speed) > max(most, LEAST_JUMP_M_S):
-                self.doubted_s = time_s
-            self._speed, self._sd, self._seconds = speed, sd, seconds
+            if seconds > 0.0:
+                self._see(time_s, abs(movement.distance_m) / seconds, movement.distance_sd_m / seconds, seconds)
+
+    def _see(self, time_s: float, speed: float, sd: float, seconds: float) -> None:
+        most = MOST_M_S2 * 0.5 * (seconds + self._seconds) + 3.0 * math.hypot(sd, self._sd)
+        moving = min(speed, self._speed) > MOVING_M_S  # wheels say 0 at low speed; stands are watched by the view
+        if self.jump:
+            self.steps += 1
+            if abs(speed - self.before) < 0.5 * abs(self.jump) or speed <= MOVING_M_S:
+                self.jump = 0.0
+            elif self.steps >= LASTING_STEPS:
+                self.doubted_s, self.jump = time_s, 0.0
+        elif moving and abs(speed - self._speed) > max(most, LEAST_JUMP_M_S):
+            self.before, self.jump, self.steps = self._speed, speed - self._speed, 0
+        self._speed, self._sd, self._seconds = speed, sd, seconds
 
     def doubts(self, time_s: float) -> bool:
         """Whether the speed has jumped lately."""
