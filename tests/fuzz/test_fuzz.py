@@ -23,6 +23,8 @@ from fuzz.worker import input_at
 from helpers.imagery_files import on_grid, on_tiles
 from helpers.tiny_bundle import TINY_BUNDLE
 from x2localizer.config import TrackSettings
+from x2localizer.datasets.dataset import open_dataset
+from x2localizer.datasets.tables import FORMAT, SCHEMAS
 from x2localizer.encoders import open_bundle
 from x2localizer.encoders.bundle import files_fingerprint
 from x2localizer.errors import BundleError, DatasetError, ImageryError, MotionError, UserError
@@ -196,3 +198,38 @@ def test_rankings_whose_names_are_not_text(tmp_path: Path) -> None:
     pq.write_table(pa.table({"query": names, "item": ["x", "x"], "score": [1.0, 2.0]}), tmp_path / "r.parquet")
     with pytest.raises(DatasetError, match="not in the dataset"):
         ranks_of_file(tmp_path / "r.parquet", ["a"], ["x"], np.array([0]))
+
+
+def test_a_motion_table_whose_columns_are_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(
+        pa.table({"time_s": [0.0, 1.0], "speed_m_s": [3.0, 3.0], "wheel_ticks": [1, 2]}), path, compression=None
+    )
+    path.write_bytes(path.read_bytes().replace(b"wheel_ticks", b"wheel\xffticks"))
+    with pytest.raises(MotionError):
+        read_motion(path)
+
+
+@pytest.mark.parametrize("config", [1.5, {"train": []}, None])
+def test_a_dataset_whose_config_is_no_table(config: object, tmp_path: Path) -> None:
+    (tmp_path / "dataset.json").write_text(json.dumps({"format": FORMAT, "config": config}))
+    with pytest.raises(DatasetError, match="damaged"):
+        open_dataset(tmp_path)
+
+
+def test_a_dataset_with_bytes_that_are_no_text(tmp_path: Path) -> None:
+    (tmp_path / "dataset.json").write_text(json.dumps({"format": FORMAT}))
+    columns: dict[str, Any] = {field.name: pa.array([], field.type) for field in SCHEMAS["regions"]}
+    pq.write_table(pa.table(columns), tmp_path / "regions.parquet")
+    assert open_dataset(tmp_path).region_table.num_rows == 0
+    filled = {
+        field.name: pa.array(["some text"] if field.type == pa.string() else [1], field.type)
+        for field in SCHEMAS["regions"]
+    }
+    pq.write_table(
+        pa.table(filled), tmp_path / "regions.parquet", compression=None, use_dictionary=False, write_statistics=False
+    )
+    data = (tmp_path / "regions.parquet").read_bytes()
+    (tmp_path / "regions.parquet").write_bytes(data.replace(b"some text", b"some\xfftext"))
+    with pytest.raises(DatasetError, match="damaged"):
+        _ = open_dataset(tmp_path).region_table

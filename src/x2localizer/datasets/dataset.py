@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from x2localizer.datasets.media import read_picture
-from x2localizer.datasets.tables import FORMAT, SCHEMAS, FrameRow, Media, RegionRow, VideoRow
+from x2localizer.datasets.tables import FORMAT, SCHEMAS, SPLITS, FrameRow, Media, RegionRow, VideoRow
 from x2localizer.errors import DatasetError
 from x2localizer.files import read_json
 from x2localizer.types import Image
@@ -137,6 +137,9 @@ def open_dataset(root: Path) -> Dataset:
     try:
         manifest = read_json(path)
         version = manifest["format"]
+        config = manifest.get("config", {})
+        if not isinstance(config, dict) or not all(isinstance(config.get(split, {}), dict) for split in SPLITS):
+            raise ValueError("its config is no table")
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
         raise DatasetError(f"{path} is damaged.", "Make the dataset again.") from problem
     if version != FORMAT:
@@ -151,6 +154,7 @@ def _read_table(root: Path, name: str) -> pa.Table:
     path = root / f"{name}.parquet"
     try:
         table = pq.read_table(path)
+        table.validate(full=True)  # text may hold bytes that are none
     except (OSError, pa.ArrowException) as problem:
         raise DatasetError(
             f"Cannot read {path}: it is missing or damaged.", "Run `x2l check` on the dataset."

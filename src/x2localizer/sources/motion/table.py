@@ -71,6 +71,10 @@ class _Table:
 def read_table(path: Path) -> MotionRecord:
     """Motion from a table."""
     data = _read(path)
+    try:
+        data.column_names  # noqa: B018 - it decodes them
+    except UnicodeDecodeError as problem:
+        raise MotionError(f"The columns of {path} have names that are no text.", _NEEDED) from problem
     table = _Table(path, data, _known(data.column_names))
     clock = next((name for name in data.column_names if _plain(name) in _CLOCKS), None)
     if "time" not in table.known and clock is None:
@@ -87,7 +91,10 @@ def read_table(path: Path) -> MotionRecord:
         times = _clock(path, str(clock), data[clock])
     check_times(path, times)
     times, start = since_start(times)
-    record = _record(table, times, start)
+    try:
+        record = _record(table, times, start)
+    except ValueError as problem:
+        raise MotionError(f"The motion of {path} cannot be: {problem}.", _NEEDED) from problem
     check_record(path, record)
     return record
 

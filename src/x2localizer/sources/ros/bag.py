@@ -62,15 +62,15 @@ class Bag:
         try:
             self._reader: Any = rosbag2.Reader(path)
             self._reader.open()
+            self.topics = tuple(
+                sorted(
+                    (Topic(c.topic, c.msgtype, int(c.msgcount or 0)) for c in self._reader.connections),
+                    key=lambda topic: topic.name,
+                )
+            )
         except Exception as problem:  # a damaged bag raises nearly anything
             raise self._unreadable(problem) from problem
         self._types: Any = typesys.get_typestore(typesys.Stores.ROS2_HUMBLE)
-        self.topics = tuple(
-            sorted(
-                (Topic(c.topic, c.msgtype, int(c.msgcount or 0)) for c in self._reader.connections),
-                key=lambda topic: topic.name,
-            )
-        )
 
     @property
     def end_s(self) -> float:
