@@ -75,7 +75,10 @@ class Bag:
     @property
     def end_s(self) -> float:
         """When the last message was recorded, in seconds since 1970."""
-        return float(self._reader.end_time) / 1e9
+        try:
+            return float(self._reader.end_time) / 1e9
+        except (OverflowError, TypeError, ValueError) as problem:
+            raise self._unreadable(problem) from problem
 
     def choose(self, types: tuple[str, ...], name: str | None = None) -> Topic | None:
         """The topic of a name, or the one with the most messages; None if there is none of these types."""
