@@ -76,12 +76,17 @@ def paired_difference(
     return float(difference.mean()), low, high
 
 
-def fastest_s(work: Callable[[], object], times: int) -> float:
-    """Seconds of the fastest of some runs, after one to warm up."""
+def times_s(work: Callable[[], object], times: int) -> list[float]:
+    """Seconds of some runs, after one to warm up."""
     work()
     spent = []
     for _ in range(times):
         start = time.perf_counter()
         work()
         spent.append(time.perf_counter() - start)
-    return min(spent)
+    return spent
+
+
+def fastest_s(work: Callable[[], object], times: int) -> float:
+    """Seconds of the fastest of some runs, after one to warm up."""
+    return min(times_s(work, times))

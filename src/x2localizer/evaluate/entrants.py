@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from x2localizer.encoders import Encoder, open_bundle, shipped
 from x2localizer.encoders.protocol import encode_prefixes
 from x2localizer.errors import UserError
 from x2localizer.evaluate.rankings import SUFFIXES
+from x2localizer.metrics import times_s
 from x2localizer.similarity import similarities
 
 # What the best checkpoint of a stage is called, with adapters and without.
@@ -162,10 +162,4 @@ def _encode_noise(encoder: Encoder, budget: int, *, alone: bool) -> None:
 
 
 def _median_ms(work: Callable[[], None], times: int) -> float:
-    work()
-    spent = []
-    for _ in range(times):
-        start = time.perf_counter()
-        work()
-        spent.append(time.perf_counter() - start)
-    return 1000.0 * float(np.median(spent))
+    return 1000.0 * float(np.median(times_s(work, times)))

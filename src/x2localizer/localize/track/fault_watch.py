@@ -36,17 +36,33 @@ CONTRADICTED = {"tiles": -0.4, "roads": -0.3}
 """How much worse than "not on this map" a term finds a guess that it contradicts."""
 
 
-class SpeedWatch:
+class _Watch:
+    """Doubts for a while.
+
+    doubted_s: when there was last a reason to.
+    """
+
+    def __init__(self) -> None:
+        self.doubted_s = math.inf
+
+    def doubts(self, time_s: float) -> bool:
+        """Whether there was a reason lately."""
+        return abs(time_s - self.doubted_s) < self._lasts_s()
+
+    def _lasts_s(self) -> float:
+        return DOUBT_S
+
+
+class SpeedWatch(_Watch):
     """Looks for jumps of the speed that last; visual odometry has some that do not.
 
     before, jump: the speed before the jump that is being looked at, and its height; 0 if there is none.
     steps: how many there were since.
-    doubted_s: when the last jump was found to last.
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.before, self.jump, self.steps = 0.0, 0.0, 0
-        self.doubted_s = math.inf
         self._speed, self._sd, self._seconds = math.nan, 0.0, 0.0
 
     def see(self, time_s: float, movements: Sequence[Movement]) -> None:
@@ -69,23 +85,18 @@ class SpeedWatch:
             self.before, self.jump, self.steps = self._speed, speed - self._speed, 0
         self._speed, self._sd, self._seconds = speed, sd, seconds
 
-    def doubts(self, time_s: float) -> bool:
-        """Whether the speed has jumped lately."""
-        return abs(time_s - self.doubted_s) < DOUBT_S
 
-
-class TurnWatch:
+class TurnWatch(_Watch):
     """Looks for turns that are stuck. Those of a sensor without noise, such as a simulated one, may well stay the same.
 
     steps: of a moving camera, so far.
     run: the last of them that had the same turn.
     longest: the longest such run among the first steps, which show whether the sensor is noisy.
-    doubted_s: when it was last stuck.
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.steps, self.run, self.longest = 0, 0, 0
-        self.doubted_s = math.inf
         self._rate = math.nan
 
     def see(self, time_s: float, movements: Sequence[Movement]) -> None:
@@ -103,22 +114,19 @@ class TurnWatch:
             elif self.longest <= NOISY_RUN and self.run >= STUCK_STEPS:
                 self.doubted_s = time_s
 
-    def doubts(self, time_s: float) -> bool:
-        """Whether the turns were stuck lately."""
-        return abs(time_s - self.doubted_s) < DOUBT_S
 
-
-class FitWatch:
+class FitWatch(_Watch):
     """Looks for a guess that was sure, and does not fit the map any more.
 
     A doubt lasts as long as the contradictions that led to it.
 
     was_sure: whether a position has been stated.
-    first_s, doubted_s: when a term contradicted the guess first and last.
+    first_s: when a term contradicted the guess first.
     """
 
     def __init__(self) -> None:
-        self.was_sure, self.first_s, self.doubted_s = False, math.inf, math.inf
+        super().__init__()
+        self.was_sure, self.first_s = False, 0.0
 
     def see(self, time_s: float, margins: Mapping[str, float]) -> None:
         """Take in how well a guess fits the map by each term; see :class:`x2localizer.types.TrackEvidence`."""
@@ -127,9 +135,5 @@ class FitWatch:
             self.first_s = self.first_s if self.doubts(time_s) else time_s
             self.doubted_s = time_s
 
-    def doubts(self, time_s: float) -> bool:
-        """Whether the map has contradicted the guess lately."""
-        if math.isinf(self.doubted_s):
-            return False
-        lasted = abs(self.doubted_s - self.first_s)
-        return abs(time_s - self.doubted_s) < min(max(lasted, DOUBT_S), MOST_DOUBT_S)
+    def _lasts_s(self) -> float:
+        return min(max(abs(self.doubted_s - self.first_s), DOUBT_S), MOST_DOUBT_S)

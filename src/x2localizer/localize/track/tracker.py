@@ -111,8 +111,7 @@ class Tracker:
         self._searched = True
         self.confidence = confidence or self._own_confidence()
         self._gate = FrameGate(math.inf)
-        self._watch, self._fit = ViewWatch(), FitWatch()
-        self._speeds, self._turns = SpeedWatch(), TurnWatch()
+        self._watch_anew()
         self._state = self._new_state()
         self.keeps_steps = keeps_steps
         self.steps: list[Step] = []
@@ -142,6 +141,9 @@ class Tracker:
     def turn_back(self) -> None:
         """Go back the way it came: what is believed stays, what was noted on the way is noted anew."""
         self._state, self._search = _State(self._state.reckoning), None
+        self._watch_anew()
+
+    def _watch_anew(self) -> None:
         self._watch, self._fit = ViewWatch(), FitWatch()
         self._speeds, self._turns = SpeedWatch(), TurnWatch()
 
