@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -46,16 +47,16 @@ def _gpsd(source: str) -> Iterator[socket.socket]:
         process.wait(10)
 
 
-def _reports(client: socket.socket, kind: str, count: int) -> list[dict[str, Any]]:
-    reports: list[dict[str, Any]] = []
+def _each_report(client: socket.socket, kind: str) -> Iterator[dict[str, Any]]:
     with client.makefile("r", encoding="utf-8") as lines:
         for line in lines:
             values = json.loads(line)
             if values["class"] == kind:
-                reports.append(values)
-                if len(reports) == count:
-                    break
-    return reports
+                yield values
+
+
+def _reports(client: socket.socket, kind: str, count: int) -> list[dict[str, Any]]:
+    return list(islice(_each_report(client, kind), count))
 
 
 def test_gpsd_takes_us_for_a_receiver() -> None:
@@ -91,5 +92,6 @@ def test_gpsd_hears_of_our_precision_and_our_silence(monkeypatch: pytest.MonkeyP
         Drive(6).feed(opened)
         precise = [r for r in _reports(client, "GST", 4) if "lat" in r]
         assert (precise[-1]["lat"], precise[-1]["lon"]) == pytest.approx((2.0, 4.0), abs=0.01)
-        modes = [r["mode"] for r in _reports(client, "TPV", 3)]
-    assert modes[-1] <= 1, "no news is no position"
+        # How many reports still wait in gpsd's buffers is the machine's affair; that it falls silent is ours.
+        modes = (r["mode"] for r in _each_report(client, "TPV"))
+        assert any(mode <= 1 for mode in islice(modes, 30)), "no news is no position"
