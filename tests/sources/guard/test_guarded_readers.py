@@ -1,4 +1,4 @@
-"""Roads and telemetry in the second process: the same values, and a crash or a hang there is an error here."""
+"""Roads, telemetry and motion in the second process: the same values, and a crash or a hang there is an error here."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import fields
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 from helpers.road_files import write_osm, write_pbf
+from helpers.ros_bags import BagWriter
 from helpers.telemetry_files import mp4
 from x2localizer.errors import MotionError, RoadError, TrackError, UserError
 from x2localizer.sources import packets
@@ -26,6 +30,8 @@ from x2localizer.sources.motion import read_motion
 from x2localizer.sources.roads import guarded, read_roads, road_batches
 from x2localizer.sources.roads import read as roads_read
 from x2localizer.sources.tracks import read_track
+from x2localizer.sources.video import open_video
+from x2localizer.sources.video.guarded import GuardedVideo
 
 WAYS = [
     ([(48.0 + 0.001 * i, 11.0), (48.0 + 0.001 * i, 11.001), (48.001, 11.002)], {"highway": "primary", "oneway": "yes"})
@@ -92,6 +98,43 @@ def test_telemetry_is_the_same(film: Path) -> None:
     assert len(plain) == 2500, "more than are handed over at once"
     np.testing.assert_array_equal(plain.times_s, other.times_s)
     np.testing.assert_array_equal(plain.lats_deg, other.lats_deg)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "poses", "bag"])
+def test_motion_is_the_same(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / f"drive.{kind}"
+    columns = {"time": [f"2026-05-01T12:00:{i:02d}Z" for i in range(20)], "speed_m_s": [5.0 + i for i in range(20)]}
+    if kind == "csv":
+        path.write_text("\n".join(["time,speed_m_s", *(f"{t},{s}" for t, s in zip(*columns.values(), strict=True))]))
+    elif kind == "parquet":
+        pyarrow.parquet.write_table(pa.table(columns), path)
+    elif kind == "poses":
+        path.write_text("\n".join(f"1 0 0 0 0 1 0 0 0 0 1 {i}" for i in range(20)))
+    else:
+        pytest.importorskip("rosbags", reason="needs the extra [programs]")
+        with BagWriter(path) as writer:
+            for i in range(20):
+                writer.odometry("/odom", i / 10, 5.0 + i, 0.1)
+        path = Path(f"{path}#/odom")
+    plain, other = read_motion(path, 1.5, rate_hz=4.0), read_motion(path, 1.5, rate_hz=4.0, own_process=True)
+    for field in fields(plain):
+        np.testing.assert_array_equal(getattr(plain, field.name), getattr(other, field.name))
+
+
+def test_pictures_of_a_bag_are_the_same(tmp_path: Path) -> None:
+    pytest.importorskip("rosbags", reason="needs the extra [programs]")
+    with BagWriter(tmp_path / "b") as writer:
+        for i in range(5):
+            writer.raw("/front", i / 10, np.full((12, 16, 3), 40 * i, np.uint8), "rgb8")
+    address = f"{tmp_path / 'b'}#/front"
+    with open_video(address) as plain, open_video(address, own_process=True) as other:
+        assert isinstance(other, GuardedVideo)
+        assert other.info == plain.info
+        frames, others = list(plain), list(other)
+    assert len(frames) == 5
+    for frame, same in zip(frames, others, strict=True):
+        assert same.time_s == frame.time_s
+        np.testing.assert_array_equal(same.image, frame.image)
 
 
 @pytest.mark.parametrize("questions", [1, 2])

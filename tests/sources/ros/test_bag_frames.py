@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -169,3 +170,21 @@ def test_inspect_shows_the_topics(bag: Path) -> None:
     text = x2l("inspect", str(bag))
     assert "20 sensor_msgs/msg/Image" in text
     assert "has no motion" in text
+
+
+@pytest.mark.parametrize("key", ["nanoseconds", "nanoseconds_since_epoch", "message_count"])
+@pytest.mark.parametrize("value", ["1" + 400 * "0", "soon", "null", "{}", "-5", ".nan"])
+def test_numbers_of_a_bag_that_cannot_be_are_an_error_or_do_no_harm(key: str, value: str, tmp_path: Path) -> None:
+    with BagWriter(tmp_path / "b") as writer:
+        for i in range(3):
+            writer.raw(FRONT, i / 10, _picture(i), "rgb8")
+    file = tmp_path / "b" / "metadata.yaml"
+    text, count = re.subn(rf"\b{key}: \d+", f"{key}: {value}", file.read_text())
+    assert count
+    file.write_text(text)
+    try:
+        with open_video(tmp_path / "b") as frames:
+            assert len(list(frames)) == 3
+            assert frames.info.duration_s is None or np.isfinite(frames.info.duration_s)
+    except UserError as problem:
+        assert "Cannot read the bag" in str(problem)

@@ -31,6 +31,7 @@ _WHEN_SLOW = {
     "video": "Check the disk. If other programs play the file, write it anew: ffmpeg -i FILE -c copy NEW.mp4",
     "packets": "Check the disk. If other programs play the file, write it anew: ffmpeg -i FILE -map 0 -c copy NEW.mp4",
     "roads": "Check the disk, or cut the file to your area: osmium extract -b WEST,SOUTH,EAST,NORTH FILE -o NEW.pbf",
+    "motion": "Check the disk, or cut the recording to the drive.",
 }
 """What to do about a file that takes too long, by the kind of process."""
 
@@ -46,7 +47,8 @@ class Answer:
 class GuardProcess:
     """A process that decodes one file.
 
-    kind: "imagery", "video", "roads" or "packets"; what answers there is in :mod:`x2localizer.sources.guard.worker`.
+    kind: "imagery", "video", "roads", "motion" or "packets"; what answers there is in
+        :mod:`x2localizer.sources.guard.worker`.
     name: of the file, in errors.
     error: the class of errors about it.
     """

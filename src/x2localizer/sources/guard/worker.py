@@ -30,7 +30,8 @@ def main(kind: str) -> None:
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # what libraries print must not get between the answers
     _limit()
-    handler = _at_first({"imagery": _imagery, "video": _video, "roads": _roads, "packets": _packets}[kind])
+    kinds = {"imagery": _imagery, "video": _video, "roads": _roads, "motion": _motion, "packets": _packets}
+    handler = _at_first(kinds[kind])
     questions = os.fdopen(0, "rb", buffering=0)
     while True:
         try:
@@ -143,6 +144,17 @@ def _roads() -> Handler:
             return {"roads": None}, []
         sizes = {"roads": len(roads), "points": len(roads.points_deg), "dropped": roads.dropped}
         return sizes, as_bytes(roads)
+
+    return answer
+
+
+def _motion() -> Handler:
+    from x2localizer.sources.motion import read_motion  # noqa: PLC0415
+    from x2localizer.sources.motion.guarded import as_answer  # noqa: PLC0415
+
+    def answer(question: dict[str, Any]) -> Reply:
+        values, arrays = as_answer(read_motion(question["path"], rate_hz=question["rate_hz"]))
+        return values, [np.frombuffer(array.tobytes(), np.uint8) for array in arrays]
 
     return answer
 

@@ -16,7 +16,7 @@ from x2localizer.errors import MotionError
 from x2localizer.sources.motion.checks import check_record
 from x2localizer.sources.motion.join import join_motion
 from x2localizer.sources.motion.record import MotionRecord
-from x2localizer.sources.packets import NOMINAL_PAYLOAD_S, PROBLEMS, Packet, data_packets
+from x2localizer.sources.packets import NOMINAL_PAYLOAD_S, PROBLEMS, Packet, plain_packets
 from x2localizer.sources.tracks.gpmf import gps_block, items, sensor_samples
 from x2localizer.sources.tracks.telemetry import MAX_DOP
 from x2localizer.types import Floats
@@ -29,7 +29,7 @@ _PLAUSIBLE_G = (5.0, 15.0)
 _DEVICE = "DEVC"
 
 
-def read_gopro(path: Path, *, own_process: bool = False) -> MotionRecord:
+def read_gopro(path: Path) -> MotionRecord:
     """Motion from a GoPro's video, on the clock of the video, or from a bare GPMF stream, a payload per second."""
     with path.open("rb") as file:
         bare = file.read(4) == _DEVICE.encode()
@@ -37,8 +37,7 @@ def read_gopro(path: Path, *, own_process: bool = False) -> MotionRecord:
         blocks = [item.value for item in items(path.read_bytes()) if item.key == _DEVICE]
         return _motion(path, ((i * NOMINAL_PAYLOAD_S, NOMINAL_PAYLOAD_S, data) for i, data in enumerate(blocks)))
     try:
-        packets = data_packets(path, MotionError, own_process=own_process)
-        return _motion(path, (packet for packet in packets if packet[2].startswith(_DEVICE.encode())))
+        return _motion(path, (packet for packet in plain_packets(path) if packet[2].startswith(_DEVICE.encode())))
     except PROBLEMS as problem:
         raise MotionError(
             f"Cannot read {path} as a video: {problem}.", "Check that the file is complete and plays."

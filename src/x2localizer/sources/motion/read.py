@@ -9,7 +9,9 @@ import numpy as np
 
 from x2localizer.errors import MotionError
 from x2localizer.files import write_text
+from x2localizer.sources.guard import AVAILABLE
 from x2localizer.sources.motion.gopro import read_gopro
+from x2localizer.sources.motion.guarded import guarded_record
 from x2localizer.sources.motion.oxts import read_oxts_motion
 from x2localizer.sources.motion.poses import KITTI_COLUMNS, TUM_COLUMNS, pose_columns, read_kitti, read_tum
 from x2localizer.sources.motion.record import MotionRecord
@@ -39,7 +41,7 @@ def read_motion(
     offset_s: the time from the start of the record to the start of the video, as for a track.
     rate_hz: rows per second of KITTI's files, which have no times; by default from ``times.txt`` beside poses and
         ``timestamps.txt`` beside ``oxts``, else 10.
-    own_process: let FFmpeg open a video in a second process, so that a crash or a hang there is an error here.
+    own_process: read it in a second process, so that a crash or a hang there is an error here.
     """
     if not abs(offset_s) <= _LONGEST_OFFSET_S:  # also refuses NaN
         raise MotionError(f"A time offset of {offset_s} s is not possible.", "Give it in seconds, such as 2.5 or -30.")
@@ -48,7 +50,10 @@ def read_motion(
     bag = bag_at(path)
     path = Path(path)
     try:
-        record = _read(path, rate_hz, own_process) if bag is None else read_ros_bag(*bag)
+        if own_process and AVAILABLE:
+            record = guarded_record(str(path), path if bag is None else bag[0], rate_hz)
+        else:
+            record = _read(path, rate_hz) if bag is None else read_ros_bag(*bag)
     except OSError as problem:
         raise MotionError(
             f"Cannot read {path}: {problem.strerror or problem}.", "Check the path and the permissions."
@@ -56,7 +61,7 @@ def read_motion(
     return record.shifted(offset_s) if offset_s else record
 
 
-def _read(path: Path, rate_hz: float | None, own_process: bool) -> MotionRecord:
+def _read(path: Path, rate_hz: float | None) -> MotionRecord:
     if is_oxts(path):
         return read_oxts_motion(path, rate_hz)
     with path.open("rb") as file:
@@ -70,7 +75,7 @@ def _read(path: Path, rate_hz: float | None, own_process: bool) -> MotionRecord:
             "Cut it to the drive, or keep only every n-th row.",
         )
     if head.startswith(b"DEVC") or head[4:8] == b"ftyp" or suffix in TELEMETRY_SUFFIXES | _GPMF:
-        return read_gopro(path, own_process=own_process)
+        return read_gopro(path)
     if not head.startswith(b"PAR1") and b"\0" in head:
         raise MotionError(
             f"{path} is not motion in a known format.",

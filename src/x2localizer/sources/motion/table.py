@@ -71,10 +71,6 @@ class _Table:
 def read_table(path: Path) -> MotionRecord:
     """Motion from a table."""
     data = _read(path)
-    try:
-        data.column_names  # noqa: B018 - it decodes them
-    except UnicodeDecodeError as problem:
-        raise MotionError(f"The columns of {path} have names that are no text.", _NEEDED) from problem
     table = _Table(path, data, _known(data.column_names))
     clock = next((name for name in data.column_names if _plain(name) in _CLOCKS), None)
     if "time" not in table.known and clock is None:
@@ -129,7 +125,9 @@ def _read(path: Path) -> pa.Table:
         head = file.read(1 << 16)
     try:
         if head.startswith(b"PAR1"):
-            return pyarrow.parquet.read_table(path)
+            table = pyarrow.parquet.read_table(path)
+            table.column_names  # noqa: B018 - it decodes them
+            return table
         first = head.decode("utf-8-sig", "replace").splitlines()[0]
         separator = max("\t;,", key=first.count)
         names = [name.strip().strip('"') for name in first.split(separator)]
@@ -137,6 +135,8 @@ def _read(path: Path) -> pa.Table:
         read = pyarrow.csv.ReadOptions(column_names=names, skip_rows=1)
         parse = pyarrow.csv.ParseOptions(delimiter=separator)
         table = pyarrow.csv.read_csv(path, read, parse, options)
+    except UnicodeDecodeError as problem:
+        raise MotionError(f"The columns of {path} have names that are no text.", _NEEDED) from problem
     except (pa.ArrowException, OSError, IndexError) as problem:
         raise MotionError(
             f"Cannot read {path} as a table: {str(problem).splitlines()[0][:150]}.", "Write it as CSV with a header."

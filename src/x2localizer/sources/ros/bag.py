@@ -76,7 +76,7 @@ class Bag:
     def end_s(self) -> float:
         """When the last message was recorded, in seconds since 1970."""
         try:
-            return float(self._reader.end_time) / 1e9
+            return float(int(self._reader.end_time)) / 1e9  # int also refuses what is no number
         except (OverflowError, TypeError, ValueError) as problem:
             raise self._unreadable(problem) from problem
 

@@ -1,4 +1,4 @@
-"""A video file that is decoded in a second process.
+"""A video file or a ROS bag that is decoded in a second process.
 
 The next frame is asked for before the last one is handed out, so that decoding and whatever is done with the frames go
 on at the same time.
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 
@@ -24,17 +23,17 @@ FRAME_S = 300.0
 
 
 class GuardedVideo(VideoSource):
-    """A :class:`~x2localizer.sources.video.file.FileSource` in another process; the same frames."""
+    """What :func:`~x2localizer.sources.video.open.open_video` opens, in another process; the same frames."""
 
     def __init__(
-        self, path: Path, size: tuple[int, int] | None, spacing_s: float | None, start_s: float, end_s: float | None
+        self, address: str, size: tuple[int, int] | None, spacing_s: float | None, start_s: float, end_s: float | None
     ) -> None:
         super().__init__()
         self._skipped = 0
-        self._guard = GuardProcess("video", str(path), VideoError)
+        self._guard = GuardProcess("video", address, VideoError)
         try:
             opened = self._guard.ask(
-                OPEN_S, ask="open", path=str(path), size=size, spacing_s=spacing_s, start_s=start_s, end_s=end_s
+                OPEN_S, ask="open", path=address, size=size, spacing_s=spacing_s, start_s=start_s, end_s=end_s
             ).values
         except BaseException:
             self._guard.close()

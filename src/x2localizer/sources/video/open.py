@@ -51,8 +51,8 @@ def open_video(
     Windows), or any address that FFmpeg reads, such as ``rtsp://...``. ``size`` is (height, width) to resize to. Frames
     are returned from ``start_s`` until before ``end_s``: the first at or after each multiple of ``spacing_s``, or all
     if it is None. Times are seconds from the first frame of the source. ``images_per_s`` applies to folders without a
-    ``times.csv``, ``timeout_s`` to cameras and the network. With ``own_process``, a video file is decoded in a second
-    process, so that a crash or a hang of the decoder is an error here.
+    ``times.csv``, ``timeout_s`` to cameras and the network. With ``own_process``, a video file or a bag is decoded in a
+    second process, so that a crash or a hang of the decoder is an error here.
     """
     if size is not None and min(size) < 1:
         raise ConfigError(f"Frames cannot be {size[1]} x {size[0]} pixels.", "Use a width and height above 0.")
@@ -67,6 +67,8 @@ def open_video(
         return RosTopicSource(text.removeprefix("ros2:"), grid, size, timeout_s)
     bag = bag_at(address)
     if bag is not None:
+        if own_process and AVAILABLE:
+            return GuardedVideo(text, size, spacing_s, start_s, end_s)
         return RosBagSource(*bag, grid, size)
     if scheme is not None and scheme[1].lower() != "file":
         return _open_network(text, scheme[1].lower(), grid, size, timeout_s)
@@ -76,7 +78,7 @@ def open_video(
     if path.is_dir() or path.suffix.lower() in IMAGE_SUFFIXES:
         return ImageFolderSource(path, grid, size, images_per_s)
     if own_process and AVAILABLE:
-        return GuardedVideo(path, size, spacing_s, start_s, end_s)
+        return GuardedVideo(str(path), size, spacing_s, start_s, end_s)
     # Without "file:" FFmpeg takes a colon in a name, as in 12:30.mp4, for the end of a protocol.
     return FileSource(open_container(f"file:{path}", str(path), timeout_s=None), str(path), grid, size)
 
