@@ -104,6 +104,18 @@ def test_frames_and_tiles_have_codes(family: str) -> None:
     assert best_heading_similarity(seen, places).shape == (2, 2)
 
 
+@pytest.mark.parametrize("family", SETS)
+def test_networks_for_regions_can_start_from_frame_tile_pairs(family: str) -> None:
+    model = model_of(family)
+    frames, tiles, _ = videos_of(3)
+    seen, places = model.pairs(frames[:, 0], tiles[:, 0])
+    assert seen.shape == places.shape
+    torch.testing.assert_close(seen.norm(dim=-1), torch.ones(3))
+    soft_margin_loss(seen @ places.t(), 0.05).backward()  # type: ignore[no-untyped-call]
+    reached = {name for name, parameter in model.named_parameters() if parameter.grad is not None}
+    assert all(name in reached for name, _ in model.named_parameters() if "backbone" in name or ".net." in name)
+
+
 @pytest.mark.parametrize("family", BASELINES)
 def test_gradients_reach_every_weight(family: str) -> None:
     model = model_of(family)
@@ -255,23 +267,27 @@ def test_bundles_equal_torch(family: str, tmp_path: Path) -> None:
         bundle.encode_regions(np.zeros((1, 48, 16, 16, 3), np.uint8))
 
 
-def _preset(path: Path, family: str, stage: str) -> Path:
+def _preset(path: Path, family: str, *stages: str) -> Path:
     """A preset of a tiny baseline, as a file."""
     m = settings_of(family)
     options = "\n".join(f"{key} = {json.dumps(value)}" for key, value in TINY[family].items())
     path.write_text(
         f'threads = 1\n[model]\nfamily = "{family}"\nframe_height = {m.frame_height}\nframe_width = {m.frame_width}\n'
         f"tile_px = {m.tile_px}\ndim = {m.dim}\nadapters = false\n[model.options]\n{options}\n"
-        f"[{stage}]\nsteps = 3\nbatch = 4\nwarmup = 1\nevaluate_every = 3\ntowns_per_batch = 2\n"
+        + "".join(f"[{s}]\nsteps = 3\nbatch = 4\nwarmup = 1\nevaluate_every = 3\ntowns_per_batch = 2\n" for s in stages)
     )
     return path
 
 
 def test_two_baselines_train_and_are_measured_from_the_command_line(tiny_dataset: Path, tmp_path: Path) -> None:
     data, work, runs = str(tiny_dataset), str(tmp_path / "work"), {}
-    for family, stage in (("cvlnet", "full"), ("dsm", "image")):
-        preset, runs[family] = str(_preset(tmp_path / f"{family}.toml", family, stage)), str(tmp_path / family)
-        x2l("train", "--preset", preset, "--data", data, "--out", runs[family], "--stages", stage)
+    for family, *stages in (("cvlnet", "image", "full"), ("dsm", "image")):
+        preset, runs[family] = str(_preset(tmp_path / f"{family}.toml", family, *stages)), str(tmp_path / family)
+        for stage in stages:  # as one run that was stopped between them
+            x2l("train", "--preset", preset, "--data", data, "--out", runs[family], "--stages", stage)
+    pairs, full = (load_checkpoint(tmp_path / "cvlnet" / s / "best.safetensors").tensors for s in ("image", "full"))
+    moved = max(float((full[name] - pairs[name]).abs().max()) for name in pairs if "backbone" in name)
+    assert 0 < moved < 0.05, "the second stage starts from the first"
     text = x2l("evaluate", runs["cvlnet"], "--data", data, "--out", str(tmp_path / "coarse"), "--work", work)
     assert "CVLNet" in text
     rows = json.loads((tmp_path / "coarse" / "results.json").read_text())["rows"]

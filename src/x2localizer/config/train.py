@@ -151,7 +151,7 @@ class TrainSettings(Settings):
     checkpointing: bool = False
     """Compute the inside of each block again for its gradient instead of keeping it: less memory, more time."""
     precision: Literal["32-true", "bf16-mixed"] = "32-true"
-    """bf16-mixed is for GPUs; on CPUs it is far slower."""
+    """bf16-mixed is for GPUs, and CPUs with bfloat16 instructions; on others it is far slower."""
 
     @model_validator(mode="after")
     def _keeps(self) -> TrainSettings:

@@ -68,9 +68,10 @@ MAIN = (
     Planned("town-garet", "town", ("full",), STAGE_2, ("seed=43", "full.steps=300", "full.lr=1e-3")),
     Planned("town-deit", "town-deit", ("full", "progressive"), STAGE_1),
 )
-# The paper's other rows, trained on full videos or on single frames as there; docs/baselines.md.
+# The paper's other rows, trained on full videos or on single frames as there, the former after frame-tile pairs, which
+# stand for ImageNet; docs/baselines.md.
 REGION_BASELINES = tuple(
-    Planned(f"town-{name}", f"town-{name}", ("full",))
+    Planned(f"town-{name}", f"town-{name}", ("image", "full"))
     for name in ("timesformer", "videoswin", "cvlnet", "screening", "seqgeo")
 )
 FRAME_BASELINES = tuple(Planned(f"town-{name}", f"town-{name}", ("image",)) for name in ("dsm", "l2ltr", "gamanet"))

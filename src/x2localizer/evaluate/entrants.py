@@ -78,7 +78,8 @@ def entrants(name: str) -> list[Entrant]:
         return [_of_checkpoint(path.parent.parent.name or path.stem, path)]
     checkpoints = [path / stage / "best.safetensors" for stage in STAGES]
     if any(file.is_file() for file in checkpoints):
-        return [_of_checkpoint(path.name, file) for file in checkpoints if file.is_file()]
+        found = [_of_checkpoint(path.name, file) for file in checkpoints if file.is_file()]
+        return [entrant for entrant in found if entrant.similarities] or found  # stage 1 of a family of sets has none
     if shipped(name) is None and path.is_dir() and not (path / "bundle.json").is_file():
         raise UserError(f"{path} holds no checkpoint and is no bundle.", "Train one: x2l train --data DATA --out RUN")
     bundle = open_bundle(name)

@@ -9,7 +9,7 @@ from x2localizer.datasets.dataset import Dataset
 from x2localizer.datasets.tables import VideoRow
 from x2localizer.encoders.protocol import Part
 from x2localizer.errors import ConfigError, DatasetError
-from x2localizer.learn.families import family_of, options_of
+from x2localizer.learn.families import capabilities_of, family_of, options_of
 
 NEEDS: dict[str, tuple[Part, ...]] = {
     "image": ("frame", "tile"), "full": ("prefix", "region"), "progressive": ("prefix", "region"),
@@ -18,7 +18,10 @@ NEEDS: dict[str, tuple[Part, ...]] = {
 
 
 def stages_of(settings: TrainSettings) -> tuple[str, ...]:
-    """The stages that the family can go through, in their order."""
+    """The stages that a family goes through, in their order.
+
+    One that encodes sets only starts from pretrained weights, or if it is asked to, from pairs (stage image).
+    """
     parts = family_of(settings.model).capabilities.parts
     return tuple(stage for stage in STAGES if all(part in parts for part in NEEDS[stage]))
 
@@ -28,7 +31,8 @@ def check_stages(settings: TrainSettings, stages: Sequence[str]) -> None:
     options_of(settings.model)
     family, possible = settings.model.family, stages_of(settings)
     for stage in stages:
-        if stage not in possible:
+        # Stage image also trains a family of sets, by sets of one picture, if it has such.
+        if stage not in possible and (stage != "image" or capabilities_of(settings.model).shortest_prefix > 1):
             lacking = "image codes" if stage == "image" else "set codes"
             raise ConfigError(
                 f"The family '{family}' has no {lacking}, so stage '{stage}' cannot train.",

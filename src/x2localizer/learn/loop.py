@@ -88,7 +88,8 @@ def train(
             run_stage(stage, model, settings, out / stage.name, report if fabric.is_global_zero else quiet, fabric)
 
         last = max(STAGES.index(stage) for stage in stages)
-        for name in stages_of(settings):
+        before = ["image"] if "image" in stages or (out / "image" / "best.safetensors").is_file() else []
+        for name in dict.fromkeys([*before, *stages_of(settings)]):
             if STAGES.index(name) > last or (start is not None and name not in stages):
                 continue
             best = out / name / "best.safetensors"

@@ -89,8 +89,11 @@ class Tower(nn.Module):
         return block(*tensors)
 
     def embed_images(self, images: Tensor) -> Tensor:
-        """Image codes before they are scaled to length 1: (n, 3, H, W) -> (n, d)."""
-        raise NotImplementedError(f"{type(self).__name__} has no image codes")
+        """Image codes before they are scaled to length 1: (n, 3, H, W) -> (n, d).
+
+        Of a family that encodes sets only it is the code of a set of one picture, with which stage 1 can train it.
+        """
+        return self.embed_sets(images[:, None]).whole
 
     def forward(self, images: Tensor) -> Tensor:
         """Image codes of length 1: (n, 3, H, W) -> (n, d)."""

@@ -16,7 +16,7 @@ from torchvision.models import VGG16_Weights
 
 from x2localizer.config import Settings
 from x2localizer.encoders.protocol import Capabilities
-from x2localizer.learn.convolutions import TEN_LAYERS, ConvTower, vgg
+from x2localizer.learn.convolutions import TEN_LAYERS, ConvTower, mean_over_picture, vgg
 from x2localizer.learn.families import register_family
 from x2localizer.learn.families.dsm import vgg_features
 from x2localizer.learn.overhead import centred, fuse, image_places, map_places, project, to_cameras
@@ -68,6 +68,11 @@ class CvlnetTower(ConvTower):
     def embed_sets(self, images: Tensor, *, adapt: bool = True) -> SetEmbedding:
         """Set codes of regions without tokens: (b, n n, 3, t, t) -> (b, d) and (b, 0, d)."""
         return self._code(self.reduce(self.backbone(region_picture(images))))
+
+    def embed_images(self, images: Tensor) -> Tensor:
+        """Means of the features of single pictures, to train the backbone with: (n, 3, H, W) -> (n, 8 width)."""
+        vector = mean_over_picture(self.backbone(images))
+        return vector - vector.mean(-1, keepdim=True)
 
     def embed_posed(self, frames: Tensor, poses: Tensor) -> SetEmbedding:
         """Set codes of prefixes without tokens: (b, s, 3, H, W) and poses (b, s, 3) -> (b, d) and (b, 0, d)."""

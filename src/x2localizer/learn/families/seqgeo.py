@@ -51,7 +51,8 @@ class SeqgeoTower(ConvTower):
         self.backbone = vgg(chosen.width)
         side = m.tile_px * m.region_tiles
         height, width = (side, side) if plan.grid else plan.size
-        self.pool = MaskPool((height // STRIDE) * (width // STRIDE), chosen.masks)
+        self.places = (height // STRIDE, width // STRIDE)
+        self.pool = MaskPool(self.places[0] * self.places[1], chosen.masks)
         self.head = nn.Linear(8 * chosen.width * chosen.masks, m.dim)
         if not plan.grid:
             layer = nn.TransformerEncoderLayer(
@@ -64,8 +65,10 @@ class SeqgeoTower(ConvTower):
     def embed_sets(self, images: Tensor, *, adapt: bool = True) -> SetEmbedding:
         """Set codes without tokens: (b, s, 3, H, W) -> (b, d) and (b, 0, d)."""
         b, s = images.shape[:2]
-        pictures = region_picture(images) if self.grid else images.flatten(0, 1)
-        vectors: Tensor = self.head(self.pool(self.backbone(pictures)))
+        features = self.backbone(region_picture(images) if self.grid else images.flatten(0, 1))
+        if features.shape[2:] != self.places:  # a single tile, stretched to the size of a region
+            features = F.interpolate(features, self.places)
+        vectors: Tensor = self.head(self.pool(features))
         if not self.grid:
             vectors = self.fuse(vectors.reshape(b, s, -1) + self.times[:s]).mean(1)
         return whole_only(F.normalize(vectors, dim=-1))

@@ -63,6 +63,11 @@ class VideoswinTower(Tower):
         """The matrices of the blocks, without the first layer."""
         return name.startswith("net.features.") and "relative_position" not in name and ".features.0." not in name
 
+    def embed_images(self, images: Tensor) -> Tensor:
+        """Codes of single pictures, to train with: (n, 3, H, W) -> (n, d). A frame is a clip as long as a patch."""
+        codes: Tensor = self.net(images if self.grid else images[:, :, None].repeat(1, 1, 2, 1, 1))
+        return codes
+
     def embed_sets(self, images: Tensor, *, adapt: bool = True) -> SetEmbedding:
         """Set codes without tokens: (b, s, 3, H, W) -> (b, d) and (b, 0, d)."""
         if self.grid:
