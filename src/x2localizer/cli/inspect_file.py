@@ -12,6 +12,7 @@ from x2localizer.cli.common import progress_bar, say, show_values
 from x2localizer.errors import ConfigError, ImageryError, MotionError, RoadError, TrackError, UserError, VideoError
 from x2localizer.show.pictures import contact_sheet, save_picture
 from x2localizer.sources.imagery import Access, Glance, glance, open_imagery
+from x2localizer.sources.imagery.xyz_server import is_tile_server
 from x2localizer.sources.motion import read_motion
 from x2localizer.sources.motion.record import MAX_GAP_S
 from x2localizer.sources.roads import ROAD_SUFFIXES, RoadKind, read_roads
@@ -38,7 +39,7 @@ def inspect_file(path: str, picture: Path | None, spacing: float, access: Access
         readers: list[Reader] = [_gallery]
     elif bag_at(path) is not None:
         readers = [_bag]
-    elif suffix in IMAGERY_SUFFIXES:
+    elif suffix in IMAGERY_SUFFIXES or is_tile_server(path):
         readers = [imagery]
     elif _is_roads(path):
         readers = [_roads]

@@ -38,7 +38,9 @@ if TYPE_CHECKING:  # heavy, and not needed for --help
 def index(
     imagery: Annotated[
         list[str] | None,
-        typer.Argument(help="Imagery: GeoTIFF, COG, VRT, MBTiles, a folder of XYZ tiles; a path, https:// or s3://."),
+        typer.Argument(
+            help="Imagery: GeoTIFF, COG, VRT, MBTiles, a folder or a server of XYZ tiles; a path, https:// or s3://."
+        ),
     ] = None,
     roads: Annotated[
         list[Path] | None,

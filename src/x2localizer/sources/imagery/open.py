@@ -24,6 +24,7 @@ from x2localizer.sources.imagery.guarded import GuardedRaster
 from x2localizer.sources.imagery.pixel_source import Box, ImageryInfo, PixelSource, blank
 from x2localizer.sources.imagery.raster_file import RasterFile
 from x2localizer.sources.imagery.xyz_folder import TileFolder
+from x2localizer.sources.imagery.xyz_server import TileServer, is_tile_server
 from x2localizer.types import Position, Region, Tile, TileId
 
 __all__ = ["Access", "Imagery", "ImageryInfo", "open_imagery"]
@@ -33,7 +34,8 @@ FINEST_ZOOM = 24
 
 
 def open_imagery(path: str | Path, *, tms: bool | None = None, access: Access = LOCAL) -> Imagery:
-    """Open a file, a folder of tiles, or an address that GDAL reads (``https://``, ``s3://``, ``/vsicurl/``).
+    """Open a file, a folder of tiles, or an address: one that GDAL reads (``https://``, ``s3://``, ``/vsicurl/``), or a
+    tile server (``https://server/{z}/{x}/{y}.jpg#box=WEST,SOUTH,EAST,NORTH&zoom=19``).
 
     ``access`` says what it may reach: by default nothing on the network, and no files outside of its folder.
     ``tms`` says whether the rows of a folder are counted from the south. By default they are if the folder contains a
@@ -49,6 +51,8 @@ def open_imagery(path: str | Path, *, tms: bool | None = None, access: Access = 
             f"{text} is not a folder of tiles, so its rows cannot be counted from the south.",
             "Remove the option tms.",
         )
+    if is_tile_server(text):
+        return Imagery(TileServer(text, access))
     other = access.own_process and AVAILABLE
     return Imagery(GuardedRaster(text, access) if other else RasterFile(text, access))
 
