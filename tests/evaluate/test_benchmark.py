@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from x2localizer.cli import app
 from x2localizer.config import STAGES, TrainSettings, load_config
 from x2localizer.encoders import Bundle
+from x2localizer.errors import UserError
 from x2localizer.evaluate import benchmark
 from x2localizer.evaluate.benchmark import (
     PLAN,
@@ -115,7 +116,11 @@ def test_missing_runs_are_trained_and_go_on_from_each_other(tiny_dataset: Path, 
     plan = (
         Planned("a", str(small), ("image", "full")),
         Planned("b", str(small), ("progressive",), "a/full/best.safetensors", ("objective.eta_self=0",)),
+        Planned("c", str(small), ("image",), teacher="a/image/best.safetensors"),
     )
+    assert plan[2].command("data", "runs").endswith("--set image_teacher=runs/a/image/best.safetensors")
+    with pytest.raises(UserError, match=r"c starts from .*--only a"):
+        train_missing(tiny_dataset, tmp_path, plan[2:])
     said: list[str] = []
     train_missing(tiny_dataset, tmp_path, plan, said.append)
     assert missing(tmp_path, plan) == []

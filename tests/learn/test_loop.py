@@ -20,14 +20,16 @@ from x2localizer.config import (
     TrainSettings,
     load_config,
 )
+from x2localizer.datasets.dataset import open_dataset
 from x2localizer.errors import CheckpointError, ConfigError, UserError
 from x2localizer.files import only_writer
 from x2localizer.learn import stages
-from x2localizer.learn.checkpoint import load_checkpoint, load_weights
+from x2localizer.learn.batches import Videos
+from x2localizer.learn.checkpoint import load_checkpoint, load_weights, restore
 from x2localizer.learn.loop import learning_rate, train
 from x2localizer.learn.model import Model
 from x2localizer.learn.objective import Losses, keep_loss
-from x2localizer.learn.stages import image_codes
+from x2localizer.learn.stages import image_codes, taught_codes
 
 ABLATIONS = {
     "global only": ["objective.lambda_f={1=0, 2=0, 4=0, 8=0}"],
@@ -169,6 +171,36 @@ def test_a_run_starts_from_another_runs_stage(run: Path, tiny_dataset: Path, tmp
     assert best == tmp_path / "same" / "progressive" / "best.safetensors"
     assert not (tmp_path / "same" / "full").exists()
     assert len(list((run / "full").glob("frozen-*.safetensors"))) == 1, "what is frozen is computed once"
+
+
+def test_stage_1_learns_the_codes_of_a_teacher(run: Path, tiny_dataset: Path, tmp_path: Path) -> None:
+    steps = SHORT.model_copy(update={"steps": 60, "evaluate_every": 60, "augment": False})
+    small = MODEL.model_copy(update={"tile_px": 16, "frame_height": 16, "frame_width": 32})
+    teacher = restore(load_checkpoint(run / "image" / "best.safetensors"))
+    videos = Videos(open_dataset(tiny_dataset), "val", small)
+    frames, tiles = (torch.rand(6, 3, *size) for size in ((16, 32), (16, 16)))
+    wanted = taught_codes(teacher, frames, tiles)
+    assert wanted[0].shape == (6, MODEL.dim)
+    away = []
+    for named in ("", str(run / "image" / "best.safetensors")):
+        settings = SETTINGS.model_copy(update={"model": small, "image": steps, "image_teacher": named, "seed": 5})
+        out = tmp_path / ("taught" if named else "alone")
+        student = restore(load_checkpoint(train(settings, tiny_dataset, out, ("image",))))
+        batch = videos.pair_batch(np.random.default_rng(0), steps)
+        codes, taught = student.pairs(batch.frames, batch.tiles), taught_codes(teacher, batch.frames, batch.tiles)
+        away.append(sum(float(1 - (a * b).sum(-1).mean().detach()) for a, b in zip(codes, taught, strict=True)))
+    assert away[1] < 0.5 * away[0]
+
+
+def test_a_teacher_with_other_codes_is_refused(run: Path, tiny_dataset: Path, tmp_path: Path) -> None:
+    other = SETTINGS.model_copy(
+        update={
+            "model": MODEL.model_copy(update={"dim": MODEL.dim * 2}),
+            "image_teacher": str(run / "image" / "best.safetensors"),
+        }
+    )
+    with pytest.raises(ConfigError, match=rf"another shape.*model\.dim={MODEL.dim}"):
+        train(other, tiny_dataset, tmp_path / "run", ("image",))
 
 
 def test_the_baselines_without_adapters_go_through_the_stages(run: Path, tiny_dataset: Path, tmp_path: Path) -> None:

@@ -29,13 +29,17 @@ Values = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A training run: preset, stages, the checkpoint it starts from (below the folder of runs), overrides."""
+    """A training run: preset, stages, the checkpoint it starts from, overrides, and the one that stage 1 learns from.
+
+    Checkpoints are named from the folder of runs.
+    """
 
     name: str
     preset: str
     stages: tuple[str, ...]
     start: str | None = None
     overrides: tuple[str, ...] = ()
+    teacher: str | None = None
 
     @property
     def last(self) -> str:
@@ -49,9 +53,13 @@ class Planned:
             words += ["--stages", ",".join(self.stages)]
         if self.start:
             words += ["--start", f"{runs}/{self.start}"]
-        for item in self.overrides:
+        for item in self.settings(runs):
             words += ["--set", item]
         return shlex.join(words)
+
+    def settings(self, runs: str) -> list[str]:
+        """What differs from the preset."""
+        return [*self.overrides, *([f"image_teacher={runs}/{self.teacher}"] if self.teacher else [])]
 
 
 def variant_of(start: str, name: str, overrides: tuple[str, ...]) -> Planned:
@@ -68,13 +76,17 @@ MAIN = (
     Planned("town-garet", "town", ("full",), STAGE_2, ("seed=43", "full.steps=300", "full.lr=1e-3")),
     Planned("town-deit", "town-deit", ("full", "progressive"), STAGE_1),
 )
-# The paper's other rows, trained on full videos or on single frames as there, the former after frame-tile pairs, which
-# stand for ImageNet; docs/baselines.md.
+# The paper's other rows, trained on full videos or on single frames as there. In place of ImageNet weights, which small
+# networks have none of, they learn from frame-tile pairs and from the towers of stage 1 first; docs/baselines.md.
 REGION_BASELINES = tuple(
-    Planned(f"town-{name}", f"town-{name}", ("image", "full"))
+    Planned(f"town-{name}", f"town-{name}", ("image", "full"), teacher=STAGE_1)
     for name in ("timesformer", "videoswin", "cvlnet", "screening", "seqgeo")
 )
-FRAME_BASELINES = tuple(Planned(f"town-{name}", f"town-{name}", ("image",)) for name in ("dsm", "l2ltr", "gamanet"))
+FRAME_BASELINES = (
+    Planned("town-dsm", "town-dsm", ("image",)),  # its codes have another shape than those of a teacher
+    Planned("town-l2ltr", "town-l2ltr", ("image",), teacher=STAGE_1),
+    Planned("town-gamanet", "town-gamanet", ("image",), teacher=STAGE_1),
+)
 SEEDS = (42, 43, 44)
 """Of stages 2 and 3; 42 is that of the main runs. All share the towers of stage 1, which takes hours: what is compared
 are objectives, and these begin with stage 2."""
@@ -207,12 +219,13 @@ def train_missing(
     from x2localizer.learn.loop import train  # noqa: PLC0415 - torch is heavy
 
     for planned in missing(runs, plan):
-        if planned.start is not None and not (runs / planned.start).is_file():
-            raise UserError(
-                f"{planned.name} starts from {runs / planned.start}, which is not there.",
-                f"Train that first: x2l benchmark town --only {planned.start.split('/')[0]}",
-            )
-        settings = load_config(TrainSettings, "train", planned.preset, list(planned.overrides))
+        for needed in filter(None, (planned.start, planned.teacher)):
+            if not (runs / needed).is_file():
+                raise UserError(
+                    f"{planned.name} starts from {runs / needed}, which is not there.",
+                    f"Train that first: x2l benchmark town --only {needed.split('/')[0]}",
+                )
+        settings = load_config(TrainSettings, "train", planned.preset, planned.settings(str(runs)))
         start = None if planned.start is None else runs / planned.start
         train(
             settings, data, runs / planned.name, planned.stages,

@@ -21,12 +21,19 @@ from torch.utils.tensorboard.writer import SummaryWriter
 
 from x2localizer.config import STAGES, StageSettings, TrainSettings
 from x2localizer.datasets.dataset import open_dataset
-from x2localizer.errors import CheckpointError, UserError
+from x2localizer.errors import CheckpointError, ConfigError, UserError
 from x2localizer.files import only_writer, write_text
 from x2localizer.learn.accumulate import backward
 from x2localizer.learn.batches import Videos, rng_for
 from x2localizer.learn.bundle_weights import bundle_folder, load_origin
-from x2localizer.learn.checkpoint import load_checkpoint, load_optimizer, load_start, load_weights, save_checkpoint
+from x2localizer.learn.checkpoint import (
+    load_checkpoint,
+    load_optimizer,
+    load_start,
+    load_weights,
+    restore,
+    save_checkpoint,
+)
 from x2localizer.learn.checks import check_clips, check_stages, stages_of
 from x2localizer.learn.families.headings import HeadingTower
 from x2localizer.learn.frozen import freeze
@@ -97,13 +104,33 @@ def train(
                 if name == "image" and isinstance(model.aerial, HeadingTower):
                     run(heading_stage(settings, *videos))
                 elif name == "image":
-                    run(image_stage(settings, *videos))
+                    run(image_stage(settings, *videos, _teacher(settings, model, fabric.device)))
                 elif name == "full":
                     run(full_stage(settings, *videos))
                 else:
                     run(progressive_stage(settings, *videos, freeze(model, videos[0], beside)))
             load_weights(model, load_checkpoint(best).tensors)
     return best
+
+
+def _teacher(settings: TrainSettings, model: Model, device: torch.device) -> Model | None:
+    """The teacher of stage 1, if the settings name one whose codes the model can learn."""
+    if not settings.image_teacher:
+        return None
+    teacher = restore(load_origin(Path(settings.image_teacher))).requires_grad_(False).to(device)
+    shapes = []
+    for some in (model, teacher):
+        m = some.settings
+        with torch.no_grad():
+            frame = torch.zeros(1, 3, m.frame_height, m.frame_width, device=device)
+            codes = some.pairs(frame, torch.zeros(1, 3, m.tile_px, m.tile_px, device=device))
+        shapes.append([code.shape for code in codes])
+    if shapes[0] != shapes[1]:
+        raise ConfigError(
+            f"The codes of this model have another shape than those of {settings.image_teacher}.",
+            f"Set model.dim={teacher.settings.dim}, or leave out image_teacher.",
+        )
+    return teacher
 
 
 def _launch(settings: TrainSettings) -> Fabric:

@@ -44,6 +44,8 @@ Batch = TypeVar("Batch", bound=OnDevice)
 Codes = tuple[Tensor, ...]
 BACK_WEIGHT = 0.3
 """Of the loss from tile to frame, beside that from frame to tile."""
+TEACHER_WEIGHT = 10.0
+"""Of the distance to a teacher's codes, beside L_smcl, whose temperature makes its gradients about as large."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,24 +75,45 @@ class Stage(Generic[Batch]):
         return self.compare(self.embed(model, batch), batch)
 
 
-def image_stage(settings: TrainSettings, train: Videos, held_out: Videos) -> Stage[PairBatch]:
-    """Stage 1: frame-tile pairs with L_smcl; everything but the adapters trains."""
+def image_stage(
+    settings: TrainSettings, train: Videos, held_out: Videos, teacher: Model | None = None
+) -> Stage[PairBatch]:
+    """Stage 1: frame-tile pairs with L_smcl; everything but the adapters trains.
+
+    teacher: a model whose image codes of the same pictures are learned, too.
+    """
 
     def embed(model: Model, batch: PairBatch) -> Codes:
-        return model.pairs(batch.frames, batch.tiles)
+        codes = model.pairs(batch.frames, batch.tiles)
+        return codes if teacher is None else (*codes, *taught_codes(teacher, batch.frames, batch.tiles))
 
     def compare(codes: Codes, batch: PairBatch) -> Losses:
-        frames, tiles = codes
+        frames, tiles, *taught = codes
         # A tile that lies less than one tile away shows the same street: it is no negative.
         allowed = allowed_columns(batch.places, 1.0)
         s_img = best_heading_similarity(frames, gather_rows(tiles))
         value = soft_margin_loss(s_img, settings.objective.tau_sm, target=targets(frames), allowed=allowed)
-        return Losses(value, {"smcl": value})
+        if not taught:
+            return Losses(value, {"smcl": value})
+        away = sum(1 - (own * wanted).sum(-1).mean() for own, wanted in zip((frames, tiles), taught, strict=True))
+        return Losses(value + TEACHER_WEIGHT * away, {"smcl": value, "teacher": torch.as_tensor(away)})
 
     return Stage(
         "image", "everything", settings.image, lambda rng: train.pair_batch(rng, settings.image), embed, compare,
         lambda model: {"pair@1": pair_recall(model, held_out)}, lambda metrics: metrics["pair@1"],
     )  # fmt: skip
+
+
+@torch.no_grad()
+def taught_codes(teacher: Model, frames: Tensor, tiles: Tensor) -> tuple[Tensor, Tensor]:
+    """A teacher's codes of frames and tiles, which are resized to what it knows."""
+    m = teacher.settings
+    sizes = (m.frame_height, m.frame_width), (m.tile_px, m.tile_px)
+    resized = [
+        images if images.shape[-2:] == size else F.interpolate(images, size, mode="bilinear", antialias=True)
+        for images, size in zip((frames, tiles), sizes, strict=True)
+    ]
+    return teacher.pairs(*resized)
 
 
 def heading_stage(settings: TrainSettings, train: Videos, held_out: Videos) -> Stage[PairBatch]:
