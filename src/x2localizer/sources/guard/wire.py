@@ -13,10 +13,10 @@ LONGEST_JSON = 1 << 20
 MOST_BYTES = 1 << 32
 
 
-def packed(values: dict[str, Any], data: bytes | memoryview = b"") -> bytes:
-    """The start of a message; the bytes follow."""
+def packed(values: dict[str, Any], size: int = 0) -> bytes:
+    """The start of a message; so many bytes follow."""
     text = json.dumps(values).encode()
-    return _HEAD.pack(len(text), len(data)) + text
+    return _HEAD.pack(len(text), size) + text
 
 
 def received(read: Callable[[int], bytearray]) -> tuple[dict[str, Any], bytearray]:

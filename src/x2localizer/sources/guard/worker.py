@@ -16,8 +16,8 @@ import numpy.typing as npt
 from x2localizer.errors import UserError, lacks_memory
 from x2localizer.sources.guard.wire import packed, received
 
-Reply = tuple[dict[str, Any], list[npt.NDArray[np.uint8]]]
-"""Plain values, and arrays of bytes."""
+Reply = tuple[dict[str, Any], list[npt.NDArray[Any]]]
+"""Plain values, and arrays, whose bytes are sent as they are."""
 Handler = Callable[[dict[str, Any]], Reply]
 _LONGEST_S = 1800.0
 """Seconds for one answer, after which this process ends by itself: the other gives up earlier, if it is still there."""
@@ -42,7 +42,7 @@ def main(kind: str) -> None:
 
 
 def _reply(answers: IO[bytes], handler: Handler, question: dict[str, Any]) -> None:
-    arrays: list[npt.NDArray[np.uint8]] = []
+    arrays: list[npt.NDArray[Any]] = []
     try:
         with _alarm(question.get("limit_s", _LONGEST_S)):
             values, arrays = handler(question)
@@ -54,10 +54,11 @@ def _reply(answers: IO[bytes], handler: Handler, question: dict[str, Any]) -> No
             values = {"error": "", "what": what, "remedy": "Close other programs."}
         else:  # a bug of ours, to be reported as one over there
             values = {"bug": f"{type(problem).__name__}: {problem}"}
-    data = b"".join(array.tobytes() for array in arrays)
-    message = memoryview(packed(values, data) + data)
-    while message:
-        message = message[answers.write(message) :]
+    plain = [np.ascontiguousarray(array).data.cast("B") for array in arrays if array.size]
+    for part in (memoryview(packed(values, sum(map(len, plain)))), *plain):
+        left = part
+        while left:  # a pipe takes as much as fits
+            left = left[answers.write(left) :]
 
 
 def _at_first(make: Callable[[], Handler]) -> Handler:
@@ -93,7 +94,7 @@ def _imagery() -> Handler:
         if question["ask"] == "pixels_behind":
             return {"pixels": opened[0].pixels_behind(box, question["size"])}, []
         image, valid = opened[0].read(box, question["size"])
-        return {"damaged": opened[0].damaged}, [image, valid.view(np.uint8)]
+        return {"damaged": opened[0].damaged}, [image, valid]
 
     return answer
 
@@ -128,7 +129,6 @@ def _video() -> Handler:
 def _roads() -> Handler:
     for unused in ("pandas", "geopandas", "shapely"):  # pyogrio imports them if it can, which takes half of its start
         sys.modules.setdefault(unused, None)  # type: ignore[arg-type]
-    from x2localizer.sources.roads.guarded import as_bytes  # noqa: PLC0415
     from x2localizer.sources.roads.read import file_batches  # noqa: PLC0415
     from x2localizer.sources.roads.roads import Roads  # noqa: PLC0415
 
@@ -143,7 +143,7 @@ def _roads() -> Handler:
         if roads is None:
             return {"roads": None}, []
         sizes = {"roads": len(roads), "points": len(roads.points_deg), "dropped": roads.dropped}
-        return sizes, as_bytes(roads)
+        return sizes, [roads.points_deg, roads.starts, roads.kinds, roads.oneway]
 
     return answer
 
@@ -153,8 +153,7 @@ def _motion() -> Handler:
     from x2localizer.sources.motion.guarded import as_answer  # noqa: PLC0415
 
     def answer(question: dict[str, Any]) -> Reply:
-        values, arrays = as_answer(read_motion(question["path"], rate_hz=question["rate_hz"]))
-        return values, [np.frombuffer(array.tobytes(), np.uint8) for array in arrays]
+        return as_answer(read_motion(question["path"], rate_hz=question["rate_hz"]))
 
     return answer
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -37,8 +38,8 @@ def guarded_record(address: str, file: Path, rate_hz: float | None) -> MotionRec
         raise MotionError("The process that reads motion gave none.", "Run the same command again.") from problem
 
 
-def as_answer(record: MotionRecord) -> tuple[dict[str, float | str | None], list[Floats]]:
+def as_answer(record: MotionRecord) -> tuple[dict[str, Any], list[Floats]]:
     """A record as plain values and arrays."""
-    values: dict[str, float | str | None] = {name: getattr(record, name) for name in _NUMBERS}
+    values: dict[str, Any] = {name: getattr(record, name) for name in _NUMBERS}
     values["start_time"] = None if record.start_time is None else record.start_time.isoformat()
     return values, [getattr(record, name) for name in _ARRAYS]

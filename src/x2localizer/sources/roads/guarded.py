@@ -33,14 +33,8 @@ def guarded_batches(path: Path, file: Path, layer: str | None, lines_at_once: in
         guard.close()
 
 
-def as_bytes(roads: Roads) -> list[np.ndarray[tuple[int], np.dtype[np.uint8]]]:
-    """The arrays of some roads, byte by byte."""
-    arrays = (roads.points_deg, roads.starts, roads.kinds, roads.oneway)
-    return [np.frombuffer(array.tobytes(), np.uint8) for array in arrays]
-
-
 def _roads(answer: Answer) -> Roads:
-    """Roads from :func:`as_bytes`, checked once more."""
+    """Roads from the bytes of their arrays, checked once more."""
     try:
         roads, points = int(answer.values["roads"]), int(answer.values["points"])
         ends = np.cumsum([16 * points, 8 * (roads + 1), roads, roads])
