@@ -36,7 +36,7 @@ def _other_networks(values: Values) -> str:
     cells = [cell for cell in _cells(values) if cell.similarity in ("s_g", "s_mix")]
     return "\n\n".join([
         "The paper's rows with other networks ([how ours differ](baselines.md)), beside the bundle `town`, on the "
-        "dataset of this version. Networks with one code for a video are ranked by s_g.",
+        f"dataset of this version: `{_command(values)}`. Networks with one code for a video are ranked by s_g.",
         *lacking,
         tables.prefix_text(cells),
     ])  # fmt: skip
@@ -45,7 +45,8 @@ def _other_networks(values: Values) -> str:
 def _other_frames(values: Values) -> str:
     lacking = _lacking(FRAME_TITLES, values)
     return "\n\n".join([
-        "Methods for single frames compare each frame with the tiles of all regions; GAMa* finds ten regions first.",
+        f"`{_command(values)}`. Methods for single frames compare each frame with the tiles of all regions; GAMa* "
+        "finds ten regions first.",
         *lacking,
         _frame_localization(values),
     ])  # fmt: skip
@@ -189,6 +190,16 @@ def by_budget(rows: Sequence[Values], label: str = "run") -> str:
         mean = sum(values.values()) / len(values)
         lines.append([name, *(f"{values[b]:.1f}" for b in budgets), f"{mean:.1f}"])
     return tables.markdown(["", *(f"tau = {budget}" for budget in budgets), "mean"], lines)
+
+
+def _command(values: Values) -> str:
+    """What measured the runs of some results beside the bundle ``town``."""
+    runs = (
+        "+".join(name if name == "town" else f"runs/{name}" for name in run.split("+"))
+        for run in dict.fromkeys(row["run"] for row in values["rows"])
+    )
+    protocol = "" if values["protocol"] == "coarse" else f" --protocol {values['protocol']}"
+    return f"x2l evaluate {' '.join(runs)}{protocol} --data data/standard"
 
 
 def _lacking(titles: Sequence[str], values: Values) -> list[str]:
