@@ -16,7 +16,9 @@ VARIANTS = "R@1 with s_mix. Each variant repeats stage 3, a quarter as long as f
 def _prefix_retrieval(values: Values) -> str:
     return "\n\n".join([
         "Which region holds the video? The towers of stage 1 are ranked by s_f and by s_best, the mean over frames of "
-        "the best tile, which is not in the paper.",
+        "the best tile, which is not in the paper. Other networks ([how ours differ](baselines.md)) have one code for "
+        "a video and are ranked by s_g.",
+        *_lacking(REGION_TITLES, values),
         tables.prefix_text([cell for cell in _cells(values) if not _beyond(cell)]),
         "The claims, by paired bootstrap on the same videos:",
         tables.claims_text([tables.Claim(**row) for row in values["claims"]]),
@@ -28,28 +30,6 @@ def _released(values: Values) -> str:
         values, "The bundles that come with the package, on the dataset of this version: "
         "`x2l evaluate town eye --data data/standard`.",
     )  # fmt: skip
-
-
-def _other_networks(values: Values) -> str:
-    """The baselines that were trained so far, beside ours."""
-    lacking = _lacking(REGION_TITLES, values)
-    cells = [cell for cell in _cells(values) if cell.similarity in ("s_g", "s_mix")]
-    return "\n\n".join([
-        "The paper's rows with other networks ([how ours differ](baselines.md)), beside the bundle `town`, on the "
-        f"dataset of this version: `{_command(values)}`. Networks with one code for a video are ranked by s_g.",
-        *lacking,
-        tables.prefix_text(cells),
-    ])  # fmt: skip
-
-
-def _other_frames(values: Values) -> str:
-    lacking = _lacking(FRAME_TITLES, values)
-    return "\n\n".join([
-        f"`{_command(values)}`. Methods for single frames compare each frame with the tiles of all regions; GAMa* "
-        "finds ten regions first.",
-        *lacking,
-        _frame_localization(values),
-    ])  # fmt: skip
 
 
 def _at_night(values: Values) -> str:
@@ -66,6 +46,8 @@ def _bundles(values: Values, text: str) -> str:
 
 def _frame_localization(values: Values) -> str:
     return "\n\n".join([
+        "Methods for single frames compare each with the tiles of all regions; GAMa* finds ten regions first.",
+        *_lacking([*FRAME_TITLES, entrants.HIERARCHICAL], values),
         "Candidates found once, and refreshed by SWRL. Tiles centred on the cameras' places, as in the paper:",
         tables.fine_text(_fine_cells(values, "gps")),
         "Tiles of the map's grid at half stride, as in a deployment:",
@@ -192,16 +174,6 @@ def by_budget(rows: Sequence[Values], label: str = "run") -> str:
     return tables.markdown(["", *(f"tau = {budget}" for budget in budgets), "mean"], lines)
 
 
-def _command(values: Values) -> str:
-    """What measured the runs of some results beside the bundle ``town``."""
-    runs = (
-        "+".join(name if name == "town" else f"runs/{name}" for name in run.split("+"))
-        for run in dict.fromkeys(row["run"] for row in values["rows"])
-    )
-    protocol = "" if values["protocol"] == "coarse" else f" --protocol {values['protocol']}"
-    return f"x2l evaluate {' '.join(runs)}{protocol} --data data/standard"
-
-
 def _lacking(titles: Sequence[str], values: Values) -> list[str]:
     """A sentence about the models that results should have and do not, if there are such."""
     missing = [title for title in titles if title not in {row["model"] for row in values["rows"]}]
@@ -237,11 +209,9 @@ def _labelled(row: Values, by: str) -> Values:
 
 CLIP_SECTIONS = (
     Section("Prefix retrieval (table 1)", "coarse", _prefix_retrieval),
-    Section("Prefix retrieval by other networks", "coarse-baselines", _other_networks, optional=True),
     Section("The shipped bundles on drives as cars drive", "coarse-bundle", _released, optional=True),
     Section("The shipped bundles at night", "coarse-night", _at_night, optional=True),
     Section("Frame localization (table 2)", "fine", _frame_localization),
-    Section("Frame localization by other networks", "fine-baselines", _other_frames, optional=True),
     Section("Random start (table 3)", "random-start", _random_start),
     Section("The objective (table 4a)", "ablations", _ablations),
     Section("Candidates and SWRL (table 4b)", "candidates", _candidates),
