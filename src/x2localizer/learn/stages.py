@@ -44,8 +44,8 @@ Batch = TypeVar("Batch", bound=OnDevice)
 Codes = tuple[Tensor, ...]
 BACK_WEIGHT = 0.3
 """Of the loss from tile to frame, beside that from frame to tile."""
-TEACHER_WEIGHT = 10.0
-"""Of the distance to a teacher's codes, beside L_smcl, whose temperature makes its gradients about as large."""
+TEACHER_WEIGHT = 20.0
+"""Of L_keep to a teacher's codes, beside L_smcl, whose temperature makes its gradients about as large."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +93,8 @@ def image_stage(
         allowed = allowed_columns(batch.places, 1.0)
         s_img = best_heading_similarity(frames, gather_rows(tiles))
         value = soft_margin_loss(s_img, settings.objective.tau_sm, target=targets(frames), allowed=allowed)
-        if not taught:
-            return Losses(value, {"smcl": value})
-        away = sum(1 - (own * wanted).sum(-1).mean() for own, wanted in zip((frames, tiles), taught, strict=True))
-        return Losses(value + TEACHER_WEIGHT * away, {"smcl": value, "teacher": torch.as_tensor(away)})
+        losses = Losses(value, {"smcl": value})
+        return with_keep(losses, list(zip(codes[:2], taught, strict=True)), TEACHER_WEIGHT) if taught else losses
 
     return Stage(
         "image", "everything", settings.image, lambda rng: train.pair_batch(rng, settings.image), embed, compare,
@@ -179,7 +177,7 @@ def _in_pairs(codes: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
 
 
 def with_keep(losses: Losses, pairs: list[tuple[Tensor, Tensor]], weight: float) -> Losses:
-    """Losses with L_keep over pairs of tokens and the image codes of the same pictures, (b, s, d) each."""
+    """Losses with L_keep over pairs of codes and those of the same pictures that they are held to, (..., d) each."""
     value = torch.stack([keep_loss(tokens, codes) for tokens, codes in pairs]).mean()
     return Losses(losses.total + weight * value, {**losses.terms, "keep": value})
 

@@ -21,16 +21,13 @@ from x2localizer.errors import ImageryError
 from x2localizer.sources.guard import AVAILABLE
 from x2localizer.sources.imagery.access import LOCAL, Access
 from x2localizer.sources.imagery.guarded import GuardedRaster
-from x2localizer.sources.imagery.pixel_source import Box, ImageryInfo, PixelSource, blank
+from x2localizer.sources.imagery.pixel_source import Box, ImageryInfo, PixelSource, blank, check_zoom
 from x2localizer.sources.imagery.raster_file import RasterFile
 from x2localizer.sources.imagery.xyz_folder import TileFolder
 from x2localizer.sources.imagery.xyz_server import TileServer, is_tile_server
 from x2localizer.types import Position, Region, Tile, TileId
 
 __all__ = ["Access", "Imagery", "ImageryInfo", "open_imagery"]
-
-FINEST_ZOOM = 24
-"""Tiles of 2 m; no imagery is finer."""
 
 
 def open_imagery(path: str | Path, *, tms: bool | None = None, access: Access = LOCAL) -> Imagery:
@@ -108,8 +105,7 @@ class Imagery:
         With ``min_coverage=0``, all tiles that the bounds touch. No pixels are read: a tile inside the bounds may still
         have no data.
         """
-        if not 0 <= z <= FINEST_ZOOM:
-            raise ImageryError(f"There are no tiles of zoom {z}.", f"Give a zoom from 0 to {FINEST_ZOOM}, such as 19.")
+        check_zoom(z)
         return self._source.extent(z).tiles(z, min_coverage)
 
     def close(self) -> None:

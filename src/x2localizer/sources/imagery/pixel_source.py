@@ -10,8 +10,11 @@ from typing import Protocol
 import numpy as np
 
 from x2localizer import geo
+from x2localizer.errors import ImageryError
 from x2localizer.types import Floats, Image, Mask, TileId
 
+FINEST_ZOOM = 24
+"""Tiles of 2 m; no imagery is finer."""
 VALID_FROM_ALPHA = 128
 """A pixel counts as data if its alpha (0 to 255) is at least this."""
 
@@ -121,6 +124,12 @@ class PixelSource(Protocol):
 
     def close(self) -> None:
         """Close open files."""
+
+
+def check_zoom(z: int) -> None:
+    """Refuse a zoom of which there are no tiles."""
+    if not 0 <= z <= FINEST_ZOOM:
+        raise ImageryError(f"There are no tiles of zoom {z}.", f"Give a zoom from 0 to {FINEST_ZOOM}, such as 19.")
 
 
 def shares_of(lat_deg: Floats, lon_deg: Floats) -> tuple[Floats, Floats]:

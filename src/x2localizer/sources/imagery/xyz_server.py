@@ -17,17 +17,18 @@ from http.client import HTTPException
 from io import BytesIO
 from urllib.parse import parse_qs
 
+import numpy as np
 import PIL.Image
 
 from x2localizer import geo
 from x2localizer.errors import ImageryError
 from x2localizer.sources.imagery.access import Access, check_address
+from x2localizer.sources.imagery.pixel_source import check_zoom
 from x2localizer.sources.imagery.raster_open import HTTP_RETRIES, HTTP_SILENCE_S, no_answer, without_secrets
 from x2localizer.sources.imagery.tile_pyramid import Level, TilePyramid
 from x2localizer.types import TileId
 
 DEFAULT_ZOOM = 19
-FINEST_ZOOM = 24
 MISSING = frozenset({204, 404, 410})
 """What servers answer where they have no tile. Any other failure is an error, never a hole."""
 BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -143,13 +144,11 @@ def _level(area: str) -> Level:
         raise ImageryError(
             f"The box {values['box'][-1][:100]} is not west, south, east and north in degrees.", _EXAMPLE
         )
-    if not 0 <= z <= FINEST_ZOOM:
-        raise ImageryError(f"There are no tiles of zoom {z}.", f"Give a zoom from 0 to {FINEST_ZOOM}.")
+    check_zoom(z)
     world = 1 << z
-    (first_x, first_y), (last_x, last_y) = (
-        [float(value) for value in geo.tile_coordinates(lat, lon, z)] for lat, lon in ((north, west), (south, west))
-    )
-    last_x = first_x + (east - west) / 360 * world
+    _, (first_y, last_y) = geo.tile_coordinates(np.array([north, south]), west, z)
+    first_x = (west + 180) / 360 * world
+    last_x = first_x + (east - west) / 360 * world  # goes on past the antimeridian
     columns = range(math.floor(first_x), max(math.floor(first_x) + 1, math.ceil(last_x - 1e-9)))
     rows = max(0, math.floor(first_y)), min(world - 1, max(math.floor(first_y), math.ceil(last_y - 1e-9) - 1))
     if len(columns) * (rows[1] - rows[0] + 1) > MOST_TILES:
