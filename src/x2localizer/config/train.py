@@ -137,8 +137,7 @@ class TrainSettings(Settings):
     progressive: StageSettings = StageSettings(batch=24, augment=False)
     """Stage 3: prefixes of all budgets. The ground adapters train; regions are encoded once."""
     image_teacher: str = ""
-    """A bundle or a checkpoint whose image codes stage 1 learns, too: a network without pretrained weights then needs a
-    fraction of the steps. Empty for none."""
+    """A bundle or a checkpoint whose image codes stage 1 learns, too: for networks without pretrained weights."""
     budgets: tuple[int, ...] = (1, 2, 4, 8)
     """Frames of the prefixes in stage 3."""
     threads: int = Field(0, ge=0)
