@@ -23,8 +23,8 @@ pytestmark = pytest.mark.skipif(GPSD is None, reason="gpsd is not installed: apt
 
 
 @contextmanager
-def _gpsd(source: str) -> Iterator[socket.socket]:
-    """A connection to a gpsd that reads a source."""
+def _gpsd(source: str) -> Iterator[Iterator[dict[str, Any]]]:
+    """What a gpsd that reads a source reports, from the moment on that it knows of its listener."""
     port = free_port()
     assert GPSD is not None
     process = subprocess.Popen(
@@ -35,37 +35,31 @@ def _gpsd(source: str) -> Iterator[socket.socket]:
         end = time.monotonic() + 10
         while client is None:
             try:
-                client = socket.create_connection(("127.0.0.1", port), timeout=10)
+                client = socket.create_connection(("127.0.0.1", port), timeout=20)
             except ConnectionRefusedError:
                 assert time.monotonic() < end and process.poll() is None, "gpsd did not start"
                 time.sleep(0.05)
-        client.sendall(b'?WATCH={"enable":true,"json":true};\n')
-        yield client
-        client.close()
+        with client, client.makefile("r", encoding="utf-8") as lines:
+            client.sendall(b'?WATCH={"enable":true,"json":true};\n')
+            reports = (json.loads(line) for line in lines)
+            next(_of(reports, "WATCH"))  # what it reads before that is reported to nobody
+            yield reports
     finally:
         process.terminate()
         process.wait(10)
 
 
-def _each_report(client: socket.socket, kind: str) -> Iterator[dict[str, Any]]:
-    with client.makefile("r", encoding="utf-8") as lines:
-        for line in lines:
-            values = json.loads(line)
-            if values["class"] == kind:
-                yield values
-
-
-def _reports(client: socket.socket, kind: str, count: int) -> list[dict[str, Any]]:
-    return list(islice(_each_report(client, kind), count))
+def _of(reports: Iterator[dict[str, Any]], kind: str) -> Iterator[dict[str, Any]]:
+    return (values for values in reports if values["class"] == kind)
 
 
 def test_gpsd_takes_us_for_a_receiver() -> None:
     port, began = free_port(), datetime.now(UTC).replace(microsecond=0)
-    with open_sinks([f"nmea://127.0.0.1:{port}?rate=5"]) as opened, _gpsd(f"tcp://127.0.0.1:{port}") as client:
+    with open_sinks([f"nmea://127.0.0.1:{port}?rate=5"]) as opened, _gpsd(f"tcp://127.0.0.1:{port}") as heard:
         opened.start(began)
         wait_for(lambda: bool(opened.sinks[0]._transport.clients))  # type: ignore[attr-defined]
         Drive(8, lost=range(3, 5)).feed(opened)
-        reports = [r for r in _reports(client, "TPV", 40) if "time" in r]
+        reports = [r for r in islice(_of(heard, "TPV"), 40) if "time" in r]
     at = {round((datetime.fromisoformat(r["time"]) - began).total_seconds(), 1): r for r in reports}
     sure = [time_s for time_s in at if 0.2 < time_s < 2.9 or 5.1 < time_s < 7.0]
     assert len(sure) > 15
@@ -86,12 +80,12 @@ def test_gpsd_hears_of_our_precision_and_our_silence(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("x2localizer.sinks.live.receiver.SILENCE_S", 0.5)
     port = free_port()
     address = f"nmea://127.0.0.1:{port}?rate=1&altitude=520"
-    with open_sinks([address]) as opened, _gpsd(f"tcp://127.0.0.1:{port}") as client:
+    with open_sinks([address]) as opened, _gpsd(f"tcp://127.0.0.1:{port}") as heard:
         opened.start(datetime.now(UTC))
         wait_for(lambda: bool(opened.sinks[0]._transport.clients))  # type: ignore[attr-defined]
         Drive(6).feed(opened)
-        precise = [r for r in _reports(client, "GST", 4) if "lat" in r]
-        assert (precise[-1]["lat"], precise[-1]["lon"]) == pytest.approx((2.0, 4.0), abs=0.01)
-        # How many reports still wait in gpsd's buffers is the machine's affair; that it falls silent is ours.
-        modes = (r["mode"] for r in _each_report(client, "TPV"))
+        # How many reports still wait in gpsd's buffers, and how many say nothing, is the machine's affair: wait for one.
+        precise = next(r for r in _of(heard, "GST") if "lat" in r)
+        assert (precise["lat"], precise["lon"]) == pytest.approx((2.0, 4.0), abs=0.01)
+        modes = (r["mode"] for r in _of(heard, "TPV"))
         assert any(mode <= 1 for mode in islice(modes, 30)), "no news is no position"
