@@ -12,6 +12,7 @@ percent of the frames that have a position, all of them right; on those with a f
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Mapping, Sequence
 
 from x2localizer.types import Movement
@@ -20,8 +21,11 @@ DOUBT_S, MOST_DOUBT_S = 30.0, 120.0
 """Seconds that a doubt lasts at least, and at most."""
 MOVING_M_S = 1.0
 """Speed from which a camera moves."""
-MOST_M_S2 = 7.0
-"""Acceleration beyond which a speed is not believed; hard braking on a dry road stays below it."""
+STILL_M_S = 0.2
+"""Speed below which it stands."""
+MOST_M_S2 = 4.0
+"""Acceleration beyond which a step of the speed is not believed, if the car neither brakes nor speeds up beside it.
+Cars that brake harder do so for longer; on the drives of KITTI no such step is half as high."""
 LEAST_JUMP_M_S = 2.0
 """Smaller jumps of the speed are noise."""
 LASTING_STEPS = 3
@@ -56,14 +60,17 @@ class _Watch:
 class SpeedWatch(_Watch):
     """Looks for jumps of the speed that last; visual odometry has some that do not.
 
-    before, jump: the speed before the jump that is being looked at, and its height; 0 if there is none.
+    A car that brakes loses speed over several steps; a sensor that fails changes it in one, and what is before and
+    after goes on as it was. So a jump is what is left of a step if the speeds beside it are continued up to it.
+
+    jump: the height of the one that is being looked at; 0 if there is none.
     steps: how many there were since.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.before, self.jump, self.steps = 0.0, 0.0, 0
-        self._speed, self._sd, self._seconds = math.nan, 0.0, 0.0
+        self.jump, self.steps = 0.0, 0
+        self._speeds: deque[tuple[float, float, float]] = deque(maxlen=4)
 
     def see(self, time_s: float, movements: Sequence[Movement]) -> None:
         """Take in the movements until a time."""
@@ -73,17 +80,36 @@ class SpeedWatch(_Watch):
                 self._see(time_s, abs(movement.distance_m) / seconds, movement.distance_sd_m / seconds, seconds)
 
     def _see(self, time_s: float, speed: float, sd: float, seconds: float) -> None:
-        most = MOST_M_S2 * 0.5 * (seconds + self._seconds) + 3.0 * math.hypot(sd, self._sd)
-        moving = min(speed, self._speed) > MOVING_M_S  # wheels say 0 at low speed; stands are watched by the view
+        if not self._speeds:
+            self._speeds.append((speed, sd, seconds))
+        self._speeds.append((speed, sd, seconds))
+        if not self.jump:
+            self.jump, self.steps = _jump_of(self._speeds), 0
         if self.jump:
             self.steps += 1
-            if abs(speed - self.before) < 0.5 * abs(self.jump) or speed <= MOVING_M_S:
+            back = self._speeds[-2][0] - speed
+            if back / self.jump > 0.5 or speed < STILL_M_S:
                 self.jump = 0.0
+                self._speeds.clear()  # the way back is no jump
             elif self.steps >= LASTING_STEPS:
                 self.doubted_s, self.jump = time_s, 0.0
-        elif moving and abs(speed - self._speed) > max(most, LEAST_JUMP_M_S):
-            self.before, self.jump, self.steps = self._speed, speed - self._speed, 0
-        self._speed, self._sd, self._seconds = speed, sd, seconds
+
+
+def _jump_of(speeds: Sequence[tuple[float, float, float]]) -> float:
+    """How far the speed jumps between the second and the third of four steps, each with its error and its seconds.
+
+    0 if a car could have done it, or if it stood: wheels say 0 at low speed, and stands are watched by the view.
+    """
+    if len(speeds) < 4:
+        return 0.0
+    (v0, sd0, s0), (v1, sd1, s1), (v2, sd2, s2), (v3, sd3, s3) = speeds
+    left = v1 + s1 * (v1 - v0) / (s0 + s1)
+    right = v2 - s2 * (v3 - v2) / (s2 + s3)
+    step, rest = v2 - v1, right - left
+    height = min(abs(step), abs(rest)) if step * rest > 0.0 else 0.0
+    noise = 3.0 * math.hypot(0.5 * sd0, 1.5 * sd1, 1.5 * sd2, 0.5 * sd3)
+    most = math.hypot(MOST_M_S2 * 0.5 * (s1 + s2), noise)
+    return step if height > max(most, LEAST_JUMP_M_S) and min(v1, v2) > MOVING_M_S else 0.0
 
 
 class TurnWatch(_Watch):
