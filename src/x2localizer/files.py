@@ -24,7 +24,8 @@ TEMPORARY = "-writing-"
 """Part of the name of every unfinished file."""
 MOST_JSON_BYTES = 64 << 20
 DEEPEST_JSON = 32
-"""Limits on files of settings and manifests; the deepest of ours has eight levels."""
+MOST_DIGITS = 40
+"""Limits on files of settings and manifests; the deepest of ours has eight levels, and whole numbers fit in 64 bits."""
 
 
 @contextmanager
@@ -145,9 +146,9 @@ def read_json(path: Path, most_bytes: int = MOST_JSON_BYTES) -> Any:
 
 
 def parse_json(text: str) -> Any:
-    """What JSON text holds; text that is nested deeper than any file of ours is a ValueError."""
+    """What JSON text holds; text nested deeper, or with more digits, than in any file of ours is a ValueError."""
     try:
-        values = json.loads(text)
+        values = json.loads(text, parse_int=_whole_number)
     except RecursionError as problem:
         raise ValueError("it is nested too deep") from problem
     level = [values]
@@ -156,6 +157,12 @@ def parse_json(text: str) -> Any:
         if not level:
             return values
     raise ValueError("it is nested too deep")
+
+
+def _whole_number(text: str) -> int:
+    if len(text) > MOST_DIGITS:  # it would be an error wherever it becomes a float
+        raise ValueError("a number has too many digits")
+    return int(text)
 
 
 def _below(branch: Any) -> Iterable[Any]:

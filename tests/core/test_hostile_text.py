@@ -49,6 +49,9 @@ def test_json_is_bounded_in_size_and_depth(tmp_path: Path) -> None:
     for depth in (40, 900, 100_000):
         with pytest.raises(ValueError, match="too deep"):
             parse_json("[" * depth + "]" * depth)
+    assert parse_json('{"a": -9223372036854775808}') == {"a": -(2**63)}
+    with pytest.raises(ValueError, match="too many digits"):
+        parse_json('{"a": [1' + "0" * 400 + "]}")
     (tmp_path / "a.json").write_text("[" + "1," * 1000 + "1]")
     assert len(read_json(tmp_path / "a.json")) == 1001
     with pytest.raises(ValueError, match="larger than"):
@@ -89,7 +92,7 @@ def test_a_bundle_whose_graphs_make_other_codes_is_a_clear_error(tmp_path: Path)
         bundle.encode_tiles(np.zeros((1, 32, 32, 3), np.uint8))
 
 
-@pytest.mark.parametrize("weight", [-1e6, float("nan"), float("inf")])
+@pytest.mark.parametrize("weight", [-1e6, float("nan"), float("inf"), 10**400])
 def test_a_confidence_with_absurd_weights_is_refused(weight: float, tmp_path: Path) -> None:
     Confidence((1.0,) * 7, 0.5).save(tmp_path)
     assert Confidence.load(tmp_path).calibrated
@@ -102,7 +105,8 @@ def test_a_confidence_with_absurd_weights_is_refused(weight: float, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    "change", [{"threshold": -3}, {"threshold_without_roads": float("nan")}, {"weights": [1e9] * 14}]
+    "change",
+    [{"threshold": -3}, {"threshold_without_roads": float("nan")}, {"weights": [1e9] * 14}, {"threshold": 10**400}],
 )
 def test_a_confidence_of_tracking_with_absurd_numbers_is_refused(change: dict[str, object], tmp_path: Path) -> None:
     from x2localizer.encoders.bundle import shipped

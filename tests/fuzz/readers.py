@@ -145,6 +145,10 @@ def _gallery(path: Path) -> None:
     Searcher.over(gallery, "s_mix", threads=1, temperature=0.01)
 
 
+def _gallery_file(path: Path) -> None:
+    _gallery(path / "city.x2g")
+
+
 def _dataset(path: Path) -> None:
     from x2localizer.datasets.check import check_dataset
     from x2localizer.datasets.dataset import open_dataset
@@ -243,6 +247,7 @@ READERS = (
     Reader("bundle, resealed", seeds.bundle, _bundle, after=_resealed),
     Reader("checkpoint", seeds.checkpoint, _checkpoint, torch=True),
     Reader("gallery", seeds.gallery, _gallery),
+    Reader("gallery file", seeds.gallery_file, _gallery_file, after=seeds.pack),
     Reader("dataset", seeds.dataset, _dataset),
     Reader("config", seeds.config, _config),
     Reader("rankings", seeds.rankings, _rankings),

@@ -10,6 +10,8 @@ from x2localizer.files import parse_json
 from x2localizer.similarity import CodeKind
 
 FORMAT = 2
+NO_MANIFEST = (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError)
+"""What reading a text raises that is no manifest."""
 
 
 @dataclass(frozen=True, slots=True)
