@@ -195,6 +195,15 @@ def test_a_manifest_with_absurd_numbers_is_refused(name: str, value: object, cop
         open_gallery(copy)
 
 
+def test_bounds_that_are_too_large_for_a_number_are_refused(copy: Path) -> None:
+    gallery = open_gallery(copy)
+    values = json.loads(gallery.manifest.to_json())
+    values["sources"][0]["bounds"][0] = 10**400
+    gallery._db.create_table("about", [{"text": json.dumps(values)}], mode="overwrite")
+    with pytest.raises(GalleryError, match="makes no sense"):
+        open_gallery(copy)
+
+
 def test_the_command_lists_damage(copy: Path, tmp_path: Path) -> None:
     assert json.loads(x2l("gallery", "verify", str(copy), "--json"))["damage"] == []
     (path,) = (copy / "tiles.lance" / "data").iterdir()

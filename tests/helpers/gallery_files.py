@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -37,3 +38,13 @@ def write_tiles(path: Path, image: Image, x: int, y: int, *, nodata: bool) -> No
     }  # fmt: skip
     with rasterio.open(path, "w", **profile) as file:
         file.write(image.transpose(2, 0, 1))
+
+
+def write_streets(path: Path, west: float, east: float, south: float, north: float) -> Path:
+    """Two streets, one along each axis of a box."""
+    middle = (south + north) / 2
+    lines = [[[west, middle], [east, middle]], [[(west + east) / 2, south], [(west + east) / 2, north]]]
+    street = {"type": "Feature", "properties": {"highway": "residential"}}
+    features = [{**street, "geometry": {"type": "LineString", "coordinates": line}} for line in lines]
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    return path

@@ -79,6 +79,11 @@ def local_folder(address: str) -> Path | None:
 def only_gallery_writer(address: str) -> AbstractContextManager[None]:
     """Lock a gallery for this process; there are no locks in object stores, where LanceDB's transactions have to do."""
     folder = local_folder(address)
+    if folder is not None and folder.is_file():
+        raise GalleryError(
+            f"The gallery file {address} cannot be changed.",
+            f"Unpack it first: x2l gallery import {address} --out GALLERY",
+        )
     return nullcontext() if folder is None else only_writer(folder)
 
 

@@ -14,11 +14,12 @@ from x2localizer.errors import ConfigError, GalleryError
 from x2localizer.gallery.checksums import only_gallery_writer
 from x2localizer.gallery.copying import id_array, tables_of, with_ids, write_copy
 from x2localizer.gallery.grid import BLOCK
-from x2localizer.gallery.manifest import GalleryManifest, ImagerySource, RoadSource
+from x2localizer.gallery.manifest import ImagerySource, RoadSource
 from x2localizer.gallery.open import open_gallery
 from x2localizer.gallery.regions import regions_with_data
-from x2localizer.gallery.roads import from_rows, where_within
+from x2localizer.gallery.roads import from_rows
 from x2localizer.gallery.store import Corner, Gallery, place_id
+from x2localizer.gallery.where import Where
 from x2localizer.sources.roads.roads import Bounds
 from x2localizer.types import Bools, Ints
 
@@ -47,10 +48,11 @@ def cut(address: str, box: Bounds, out: str) -> Gallery:
 
     def rows(name: str) -> Iterator[pa.Table]:
         if name == "roads":
-            yield from gallery.rows(name, _road_filter(manifest, box))
+            numbers = tuple(source.number for source in manifest.roads)
+            yield from gallery.rows(name, Where(sources=numbers, within=box))
             return
         kept = regions if name == "regions" else blocks
-        for some in gallery.rows(name, f"id >= {kept.min()} AND id <= {kept.max()}"):
+        for some in gallery.rows(name, Where(between=(int(kept.min()), int(kept.max())))):
             yield with_ids(some, kept)
 
     with only_gallery_writer(out):
@@ -92,14 +94,9 @@ def _clipped(source: ImagerySource, box: Bounds) -> ImagerySource:
     return replace(source, bounds=clipped) if clipped[0] < clipped[2] and clipped[1] < clipped[3] else source
 
 
-def _road_filter(manifest: GalleryManifest, box: Bounds) -> str:
-    numbers = ", ".join(str(source.number) for source in manifest.roads)
-    return f"source IN ({numbers}) AND {where_within(box)}"
-
-
 def _road_part(gallery: Gallery, source: RoadSource, box: Bounds) -> RoadSource | None:
     """What a file of roads is after the cut; None if nothing of it is left."""
-    parts = list(gallery.rows("roads", f"source = {source.number} AND {where_within(box)}"))
+    parts = list(gallery.rows("roads", Where(sources=(source.number,), within=box)))
     if not parts:
         return None
     roads = from_rows(pa.concat_tables(parts))

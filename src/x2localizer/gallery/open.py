@@ -13,7 +13,7 @@ from x2localizer.encoders import Encoder
 from x2localizer.errors import GalleryError
 from x2localizer.gallery.checksums import Checks, Verify, damaged, first_line, reading
 from x2localizer.gallery.columns import schema
-from x2localizer.gallery.manifest import FORMAT, ROADS_ONLY, GalleryManifest
+from x2localizer.gallery.manifest import FORMAT, NO_MANIFEST, ROADS_ONLY, GalleryManifest
 from x2localizer.gallery.object_store import is_object_store, local_copy, storage_options
 from x2localizer.gallery.store import TABLES, Gallery, check_encoder, table_names
 
@@ -27,8 +27,7 @@ def open_gallery(
     """Open a finished gallery, also one of roads alone, or one in a file that ``x2l gallery export`` made.
 
     A half-built one, one that is damaged, or one whose codes another encoder made, is refused with the way out. Of a
-    gallery in an object store or in such a file, a copy on this machine is opened; see
-    :mod:`x2localizer.gallery.object_store`.
+    gallery in an object store, a copy on this machine is opened; see :mod:`x2localizer.gallery.object_store`.
 
     verify: which files are compared with their checksums: those that are "used", when they are first read; "full" for
         all of them, now; or "none".
@@ -63,15 +62,13 @@ def open_gallery(
 
 def open_to_read(address: str, *, verify: Verify = "used") -> Gallery:
     """Open a gallery whether it is finished or not; if it is elsewhere, its copy on this machine."""
-    if is_object_store(address):
-        folder = local_copy(address)
-    elif address.endswith(SHARED_SUFFIX) and not Path(address).is_dir():
-        from x2localizer.gallery.share import unpacked_copy  # noqa: PLC0415 - which opens galleries itself
+    if address.endswith(SHARED_SUFFIX) and not Path(address).is_dir():
+        from x2localizer.gallery.file import open_file  # noqa: PLC0415 - a file is read by what opens galleries
 
-        folder = unpacked_copy(Path(address))
-    else:
+        return open_file(Path(address), verify=verify)
+    if not is_object_store(address):
         return open_any(address, verify=verify)
-    gallery = open_any(str(folder), verify=verify)
+    gallery = open_any(str(local_copy(address)), verify=verify)
     gallery.address = address
     return gallery
 
@@ -161,7 +158,7 @@ def open_any(address: str, *, verify: Verify = "used") -> Gallery:
         checks.table("about", lambda: int(about.version), whole=True)
         try:
             manifest = GalleryManifest.from_json(about.to_arrow()["text"][0].as_py())
-        except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as problem:
+        except NO_MANIFEST as problem:
             raise damaged(address, "its manifest makes no sense") from problem
     if manifest.format != FORMAT:
         raise GalleryError(

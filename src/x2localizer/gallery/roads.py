@@ -13,7 +13,7 @@ import pyarrow as pa
 from x2localizer import geo
 from x2localizer.gallery.columns import ROADS
 from x2localizer.sources.roads import Roads
-from x2localizer.sources.roads.roads import Bounds, bounds_of
+from x2localizer.sources.roads.roads import bounds_of
 from x2localizer.types import Bools, Ints
 
 BLOCK_ZOOM = 16
@@ -70,16 +70,6 @@ def from_rows(table: pa.Table) -> Roads:
     starts = np.append((np.cumsum(count) - count)[heads], count.sum())
     points = pieces["points"].reshape(-1, 2)[_ranges(begin, count)]
     return Roads(points, starts, pieces["kinds"][order][heads], pieces["oneway"][order][heads] != 0)
-
-
-def where_within(bounds: Bounds) -> str:
-    """The condition for rows whose box touches an area, also across the antimeridian."""
-    west, south, east, north = (float(degrees) for degrees in bounds)
-    if not np.isfinite(bounds).all() or south > north:
-        raise ValueError("bounds are west, south, east, north in degrees")
-    east += 360.0 if east < west else 0.0
-    around = " OR ".join(f"(west <= {east + turn!r} AND east >= {west + turn!r})" for turn in (-360.0, 0.0, 360.0))
-    return f"south <= {north!r} AND north >= {south!r} AND ({around})"
 
 
 def _ranges(begin: Ints, count: Ints) -> Ints:

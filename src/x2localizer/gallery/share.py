@@ -24,20 +24,22 @@ import pyarrow.compute as pc
 
 from x2localizer import __version__
 from x2localizer.errors import GalleryError
-from x2localizer.files import atomic_path
+from x2localizer.files import atomic_path, parse_json
 from x2localizer.gallery.checksums import only_gallery_writer
 from x2localizer.gallery.columns import schema
 from x2localizer.gallery.copying import tables_of, write_copy
 from x2localizer.gallery.grid import HALVES
 from x2localizer.gallery.manifest import FORMAT as GALLERY_FORMAT
-from x2localizer.gallery.manifest import GalleryManifest
-from x2localizer.gallery.object_store import cache_folder, is_object_store, when_free
-from x2localizer.gallery.open import SHARED_SUFFIX, find_gallery, open_gallery
+from x2localizer.gallery.manifest import NO_MANIFEST, GalleryManifest
+from x2localizer.gallery.object_store import is_object_store
+from x2localizer.gallery.open import SHARED_SUFFIX, open_gallery
 from x2localizer.gallery.store import Gallery
 from x2localizer.types import Progress
 
 FORMAT = 1
 ABOUT = "gallery.json"
+ROWS_AT_ONCE = 16
+"""Of a table, which a reader holds in memory: 4 MB of tiles in eight headings."""
 MOST_ABOUT_BYTES = 64 << 20
 """Bytes of the description; one of a gallery of 100,000 files of imagery has 20 MB."""
 
@@ -101,8 +103,8 @@ def _unpack(path: Path, out: str, progress: Progress) -> Gallery:
     with _opened(path) as file:
         shared = _verified(path, file, progress)
         _insist_on_space(out, shared.size)
-        tables = {name: _rows(path, file, shared, name) for name in shared.tables}
-        return write_copy(out, shared.manifest, tables)
+    tables = {name: _as_tables(rows_of(path, shared, name)) for name in shared.tables}
+    return write_copy(out, shared.manifest, tables)
 
 
 def describe_file(path: Path) -> SharedFile:
@@ -115,17 +117,6 @@ def verify_file(path: Path, progress: Progress = lambda what, done, total: None)
     """What a file says of itself, after all of it was compared with its checksums."""
     with _opened(path) as file:
         return _verified(path, file, progress)
-
-
-def unpacked_copy(path: Path) -> Path:
-    """The folder of a copy of the gallery in a file, made when the file is first opened."""
-    shared = describe_file(path)
-    folder = cache_folder() / f"{path.stem[:40]}-{shared.identity[:12]}"
-    with when_free(folder):
-        there = find_gallery(str(folder))
-        if there is None or there.manifest != shared.manifest:
-            _unpack(path, str(folder), lambda what, done, total: None)
-    return folder
 
 
 class _Hashing:
@@ -150,7 +141,7 @@ def _write_table(gallery: Gallery, name: str, member: IO[bytes]) -> SharedTable:
     sink, rows = _Hashing(member), 0
     with pa.ipc.new_stream(sink, schema(gallery.manifest, name)) as stream:
         for some in gallery.rows(name):
-            stream.write_table(some)
+            stream.write_table(some, max_chunksize=ROWS_AT_ONCE)
             rows += some.num_rows
     return SharedTable(rows, sink.size, sink.digest.hexdigest())
 
@@ -195,11 +186,11 @@ def _about(path: Path, file: zipfile.ZipFile) -> SharedFile:
         raise _damaged(path, "its members are compressed or encrypted")
     try:
         text = file.read(ABOUT)
-        about = json.loads(text)
+        about = parse_json(text.decode())
         version = about["format"]
         manifest = GalleryManifest.from_json(json.dumps(about["manifest"]))
         tables = {name: SharedTable(*values) for name, values in about["tables"].items()}
-    except (zipfile.BadZipFile, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
+    except (zipfile.BadZipFile, OSError, *NO_MANIFEST) as problem:
         raise _damaged(path, f"{ABOUT} makes no sense") from problem
     if version != FORMAT or manifest.format != GALLERY_FORMAT:
         raise GalleryError(
@@ -215,28 +206,38 @@ def _about(path: Path, file: zipfile.ZipFile) -> SharedFile:
 def _verified(path: Path, file: zipfile.ZipFile, progress: Progress) -> SharedFile:
     """The description of a file whose tables match their checksums."""
     shared = _about(path, file)
-    for i, (name, table) in enumerate(shared.tables.items()):
-        digest, size = hashlib.sha256(), 0
-        try:
-            with file.open(f"{name}.arrow") as member:
-                while chunk := member.read(1 << 20):
-                    digest.update(chunk)
-                    size += len(chunk)
-        except (zipfile.BadZipFile, OSError, EOFError) as problem:
-            raise _damaged(path, f"its {name} cannot be read") from problem
-        if (size, digest.hexdigest()) != (table.size, table.sha256):
-            raise _damaged(path, f"its {name} do not match their checksum")
+    for i, name in enumerate(shared.tables):
+        _verify_table(path, file, shared, name)
         progress("checksums", i + 1, len(shared.tables))
     return shared
 
 
-def _rows(path: Path, file: zipfile.ZipFile, shared: SharedFile, name: str) -> Iterator[pa.Table]:
+def verify_table(path: Path, shared: SharedFile, name: str) -> None:
+    """Compare a table with its checksum."""
+    with _opened(path) as file:
+        _verify_table(path, file, shared, name)
+
+
+def _verify_table(path: Path, file: zipfile.ZipFile, shared: SharedFile, name: str) -> None:
+    digest, size = hashlib.sha256(), 0
+    try:
+        with file.open(f"{name}.arrow") as member:
+            while chunk := member.read(1 << 20):
+                digest.update(chunk)
+                size += len(chunk)
+    except (zipfile.BadZipFile, OSError, EOFError, KeyError) as problem:
+        raise _damaged(path, f"its {name} cannot be read") from problem
+    if (size, digest.hexdigest()) != (shared.tables[name].size, shared.tables[name].sha256):
+        raise _damaged(path, f"its {name} do not match their checksum")
+
+
+def rows_of(path: Path, shared: SharedFile, name: str) -> Iterator[pa.RecordBatch]:
     """The rows of a table; whatever a crafted file may hold, they have the columns and sizes of a gallery."""
     wanted = schema(shared.manifest, name)
     sizes = {"tiles": HALVES * HALVES, "regions": shared.manifest.region_tiles**2}
     rows = 0
     try:
-        with file.open(f"{name}.arrow") as member, pa.ipc.open_stream(member) as stream:
+        with _opened(path) as file, file.open(f"{name}.arrow") as member, pa.ipc.open_stream(member) as stream:
             if stream.schema != wanted:
                 raise _damaged(path, f"its {name} have other columns")
             for batch in stream:
@@ -244,11 +245,16 @@ def _rows(path: Path, file: zipfile.ZipFile, shared: SharedFile, name: str) -> I
                 if name in sizes and not pc.all(pc.equal(pc.binary_length(batch["valid"]), sizes[name])).as_py():
                     raise _damaged(path, f"its {name} have another size")
                 rows += batch.num_rows
-                yield pa.Table.from_batches([batch])
+                yield batch
     except (pa.ArrowException, zipfile.BadZipFile, OSError, ValueError, KeyError) as problem:
         raise _damaged(path, f"its {name} cannot be read") from problem
     if rows != shared.tables[name].rows:
         raise _damaged(path, f"its {name} have {rows} rows instead of {shared.tables[name].rows}")
+
+
+def _as_tables(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    for batch in batches:
+        yield pa.Table.from_batches([batch])
 
 
 def _insist_on_space(out: str, size: int) -> None:

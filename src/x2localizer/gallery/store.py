@@ -16,7 +16,7 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cached_property
 from typing import Any
@@ -41,7 +41,8 @@ from x2localizer.gallery.columns import (
 from x2localizer.gallery.grid import HALVES
 from x2localizer.gallery.manifest import GalleryManifest
 from x2localizer.gallery.regions import RegionTable, regions_with_data
-from x2localizer.gallery.roads import from_rows, where_within
+from x2localizer.gallery.roads import from_rows
+from x2localizer.gallery.where import ALL, Where
 from x2localizer.sources.roads import Roads
 from x2localizer.sources.roads.roads import Bounds
 from x2localizer.types import Bools, Codes, Image, Ints, Region
@@ -146,7 +147,7 @@ class Gallery:
 
     def drop_unused_roads(self) -> None:
         """Remove rows of roads whose source is not in the manifest: replaced ones, and those of a killed run."""
-        if "roads" in table_names(self._db):
+        if "roads" in self.tables():
             used = ", ".join(str(source.number) for source in self.manifest.roads)
             with writing(self.address):
                 self._db.open_table("roads").delete(f"source NOT IN ({used})" if used else "true")
@@ -180,7 +181,7 @@ class Gallery:
 
     def seal(self) -> None:
         """Write checksums of all files; the last step of every build."""
-        write_seal(self.address, {name: self.version(name) for name in table_names(self._db)})
+        write_seal(self.address, {name: self.version(name) for name in self.tables()})
 
     def version(self, name: str) -> int:
         """The version of a table, which each write makes larger."""
@@ -202,8 +203,7 @@ class Gallery:
         """
         if not self.manifest.roads:
             return Roads.join([])
-        where = f"source IN ({', '.join(str(source.number) for source in self.manifest.roads)})"
-        where += f" AND {where_within(bounds)}" if bounds else ""
+        where = Where(sources=self._road_numbers(), within=bounds)
         columns = [name for name in ROADS.names if name not in ("id", "west", "south", "east", "north")]
         with reading(self.address):
             return from_rows(self._read("roads", columns, where))
@@ -212,7 +212,8 @@ class Gallery:
         """The ids of a table's rows: all, or those that a source has put there."""
         if not self.has_tiles:
             return set()
-        return set(self._read(name, ["id"], None if source is None else f"source = {source}")["id"].to_pylist())
+        where = ALL if source is None else Where(sources=(source,))
+        return set(self._read(name, ["id"], where)["id"].to_pylist())
 
     @cached_property
     def regions(self) -> RegionTable:
@@ -230,18 +231,26 @@ class Gallery:
             places = zip(table["x"].to_pylist(), table["y"].to_pylist(), strict=True)
             return dict(zip(places, held, strict=True))
 
-    def rows(self, name: str, where: str | None = None) -> Iterator[pa.Table]:
+    def tables(self) -> list[str]:
+        """The names of its tables."""
+        return table_names(self._db)
+
+    def rows(self, name: str, where: Where = ALL) -> Iterator[pa.Table]:
         """The rows of a table as they are stored, some at a time; none if there is no such table."""
-        if name in table_names(self._db):
-            used = f"source IN ({', '.join(str(source.number) for source in self.manifest.roads)})"
-            where = f"({where}) AND {used}" if where and name == "roads" else used if name == "roads" else where
+        if name in self.tables():
+            if name == "roads" and where.sources is None:
+                where = replace(where, sources=self._road_numbers())
             yield from self._batches(name, schema(self.manifest, name).names, where)
+
+    def _road_numbers(self) -> tuple[int, ...]:
+        """The roads that count: the manifest names them."""
+        return tuple(source.number for source in self.manifest.roads)
 
     def sources_of(self, corners: Sequence[Corner]) -> dict[Corner, int]:
         """The numbers of the sources that blocks came from."""
         if not corners:
             return {}
-        table = self._read("tiles", ["x", "y", "source"], f"id IN ({self._ids_of(corners)})")
+        table = self._read("tiles", ["x", "y", "source"], self._at(corners))
         places = zip(table["x"].to_pylist(), table["y"].to_pylist(), strict=True)
         return dict(zip(places, table["source"].to_pylist(), strict=True))
 
@@ -256,11 +265,11 @@ class Gallery:
         """The blocks with these north-west tiles, those that there are; without corners all of them."""
         if (corners is not None and not corners) or not self.has_tiles:
             return
-        yield from self._tile_blocks(None if corners is None else f"id IN ({self._ids_of(corners)})")
+        yield from self._tile_blocks(ALL if corners is None else self._at(corners))
 
     def tile_blocks_between(self, first_id: int, last_id: int) -> Iterator[TileBlock]:
         """The blocks with ids from the first to the last, both included; see :func:`place_id`."""
-        yield from self._tile_blocks(f"id >= {first_id} AND id <= {last_id}")
+        yield from self._tile_blocks(Where(between=(first_id, last_id)))
 
     def block_sources(self) -> dict[int, int]:
         """Which source has put each block of tiles there last, by id."""
@@ -269,28 +278,30 @@ class Gallery:
         table = self._read("tiles", ["id", "source"])
         return dict(zip(table["id"].to_pylist(), table["source"].to_pylist(), strict=True))
 
-    def _tile_blocks(self, where: str | None) -> Iterator[TileBlock]:
+    def _tile_blocks(self, where: Where) -> Iterator[TileBlock]:
         headings, small = self.manifest.headings, self.manifest.headings > 1
         for batch in self._batches("tiles", ["x", "y", "codes", *(["steps"] if small else []), "valid"], where):
             with reading(self.address):
-                flat = from_byte_columns(batch["codes"], batch["steps"]) if small else from_column(batch["codes"])
-                codes = flat.reshape(-1, HALVES, HALVES, headings, self.manifest.dim)
                 held = masks(batch["valid"], HALVES * HALVES).reshape(-1, HALVES, HALVES)
-            for i, (x, y) in enumerate(zip(batch["x"].to_pylist(), batch["y"].to_pylist(), strict=True)):
-                yield TileBlock(x, y, codes[i], held[i])
+                places = list(zip(batch["x"].to_pylist(), batch["y"].to_pylist(), strict=True))
+            for i, (x, y) in enumerate(places):  # one by one: codes as numbers take four times what is stored
+                row = batch.slice(i, 1)
+                with reading(self.address):
+                    flat = from_byte_columns(row["codes"], row["steps"]) if small else from_column(row["codes"])
+                yield TileBlock(x, y, flat.reshape(HALVES, HALVES, headings, self.manifest.dim), held[i])
 
     def pictures(self, corners: Sequence[Corner]) -> dict[Corner, Image]:
         """Pictures of the blocks with these north-west tiles, (256, 256, 3) each; those that there are."""
         if not corners or not self.has_tiles:
             return {}
-        table = self._read("pictures", ["x", "y", "picture"], f"id IN ({self._ids_of(corners)})")
+        table = self._read("pictures", ["x", "y", "picture"], self._at(corners))
         places = zip(table["x"].to_pylist(), table["y"].to_pylist(), strict=True)
         with reading(self.address):
             return {place: _from_jpeg(data) for place, data in zip(places, table["picture"].to_pylist(), strict=True)}
 
     def region_sets(self, ids: Ints | None = None) -> Iterator[RegionSet]:
         """Set codes of regions, some at a time: of those with these ids, or of all."""
-        where = None if ids is None else f"id IN ({', '.join(str(i) for i in ids)})"
+        where = ALL if ids is None else Where.at(ids)
         n, d = self.manifest.region_tiles, self.manifest.dim
         for batch in self._batches("regions", ["id", "whole", "tokens", "valid"], where):
             with reading(self.address):
@@ -300,22 +311,24 @@ class Gallery:
                 )
             yield rows
 
-    def _ids_of(self, corners: Sequence[Corner]) -> str:
-        return ", ".join(str(place_id(x, y, self.manifest.zoom)) for x, y in corners)
+    def _at(self, corners: Sequence[Corner]) -> Where:
+        return Where.at(place_id(x, y, self.manifest.zoom) for x, y in corners)
 
-    def _batches(self, name: str, columns: list[str], where: str | None) -> Iterator[pa.Table]:
-        self._check(name, whole=where is None)
+    def _batches(self, name: str, columns: list[str], where: Where = ALL) -> Iterator[pa.Table]:
+        self._check(name, whole=where == ALL)
         with reading(self.address):
-            query = self._db.open_table(name).search().select(columns).limit(None)
-            for batch in (query.where(where) if where else query).to_batches(512):
+            for batch in self._query(name, columns, where).to_batches(512):
                 if batch.num_rows:
                     yield pa.Table.from_batches([batch])
 
-    def _read(self, name: str, columns: list[str], where: str | None = None) -> pa.Table:
+    def _read(self, name: str, columns: list[str], where: Where = ALL) -> pa.Table:
         self._check(name, whole=False)  # never the large columns of all rows
         with reading(self.address):
-            query = self._db.open_table(name).search().select(columns).limit(None)
-            return (query.where(where) if where else query).to_arrow()
+            return self._query(name, columns, where).to_arrow()
+
+    def _query(self, name: str, columns: list[str], where: Where) -> Any:
+        query, condition = self._db.open_table(name).search().select(columns).limit(None), where.sql()
+        return query if condition is None else query.where(condition)
 
     def _check(self, name: str, *, whole: bool) -> None:
         if self._checks is not None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from x2localizer import geo
 from x2localizer.gallery.grid import BLOCK
@@ -17,6 +19,7 @@ from x2localizer.search.prior import Prior
 from x2localizer.sources.roads import Roads
 from x2localizer.types import Bools, Codes, Floats, Ints, Region
 
+Number = TypeVar("Number", bound=np.generic)
 ROAD_POINTS_M = 2.0
 """Distance of the points by which roads are entered into the field."""
 REACH_M = 20.0
@@ -167,12 +170,27 @@ def _packed(codes: Codes) -> Codes | ByteCodes:
 
 
 def _joined(parts: list[Codes | ByteCodes]) -> Codes | ByteCodes:
+    """All parts as one; each is given up once it is copied, so that they are never in memory twice."""
     small = [part for part in parts if isinstance(part, ByteCodes)]
-    if small:
-        return ByteCodes(
-            *(np.concatenate([getattr(part, name) for part in small]) for name in ("values", "scale", "slack"))
-        )
-    return np.concatenate([part for part in parts if not isinstance(part, ByteCodes)])
+    full = [part for part in parts if not isinstance(part, ByteCodes)]
+    parts.clear()
+    if not small:
+        return _concatenated(full)
+    scale, slack = (np.concatenate([getattr(part, name) for part in small]) for name in ("scale", "slack"))
+    values = [part.values for part in small]
+    small.clear()
+    return ByteCodes(_concatenated(values), scale, slack)
+
+
+def _concatenated(parts: list[npt.NDArray[Number]]) -> npt.NDArray[Number]:
+    """Arrays one after the other; the list is empty afterwards."""
+    out = np.empty((sum(map(len, parts)), *parts[0].shape[1:]), parts[0].dtype)
+    end = len(out)
+    while parts:
+        part = parts.pop()
+        out[end - len(part) : end] = part
+        end -= len(part)
+    return out
 
 
 def _rest(code: Codes) -> Codes:
