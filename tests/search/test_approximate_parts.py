@@ -18,7 +18,7 @@ from x2localizer.gallery.tiles import TileReader
 from x2localizer.search import Searcher, build_index
 from x2localizer.search.approximate.cells import CellGrid, find
 from x2localizer.search.approximate.codebooks import LEVELS, Bytes, Codebooks, kmeans, nearest, principal
-from x2localizer.search.approximate.kernels import BINS, UInt32, best_products, sum_votes, vote
+from x2localizer.search.approximate.kernels import BINS, LANES, UInt32, add_votes, best_products, side_by_side, vote
 from x2localizer.search.approximate.lists import LISTS, Lists
 from x2localizer.search.approximate.reference import exact_best
 from x2localizer.search.approximate.synthetic import CodeStatistics, _fitted, draw_windows, make_country
@@ -104,7 +104,8 @@ def test_votes_are_the_best_similarities_of_the_nearest_lists(codes: Codes, book
     lists, entries, cells = _lists(books, codes, 90)
     table = books.tables(codes[:1])[0]
     best = np.empty(90, np.uint8)
-    worth = vote(table, lists.offsets, lists.cells, lists.entries, most, np.empty(BINS, np.int64), best)
+    room = np.empty(BINS, np.int64), np.empty((4, 256), np.float32)
+    worth = vote(table, lists.offsets, lists.cells, lists.entries, most, *room, best)
     told = np.stack([table[level, entries[:, level]] for level in range(LEVELS)]).sum(0)
     base = table[0, entries[:, 0]] + table[1, entries[:, 1]]
     floor = 1.0 - 254 * worth
@@ -118,14 +119,31 @@ def test_votes_are_the_best_similarities_of_the_nearest_lists(codes: Codes, book
 def test_a_region_has_the_votes_of_its_best_cells() -> None:
     rng = np.random.default_rng(2)
     best = rng.integers(0, 256, (5, 40)).astype(np.uint8)
-    cells_of = rng.integers(-1, 40, (30, 4)).astype(np.int32)
-    scale = rng.uniform(1, 10, 5).astype(np.float32)
-    out = np.empty(30, np.uint16)
-    sum_votes(best, cells_of, scale, 0, 30, out)
-    for region in range(30):
-        held = cells_of[region][cells_of[region] >= 0]
-        plain = (best[:, held].max(1) * scale).sum() if len(held) else 0
-        assert abs(int(out[region]) - plain) <= 1
+    cells_of = rng.integers(0, 41, (30, 4)).astype(np.int32)
+    scale = np.zeros(LANES, np.float32)
+    scale[:5] = rng.uniform(1, 10, 5)
+    votes = np.zeros((41, LANES), np.uint8)
+    side_by_side(best, 0, 40, votes)
+    np.testing.assert_array_equal(votes[:40, :5], best.T)
+    total = np.full(30, 7.0, np.float32)
+    add_votes(votes, cells_of, scale, 2, 30, np.empty(LANES, np.uint8), total)
+    assert (total[:2] == 7.0).all()
+    for region in range(2, 30):
+        held = cells_of[region][cells_of[region] < 40]
+        plain = (best[:, held].max(1) * scale[:5]).sum() if len(held) else 0
+        assert total[region] == pytest.approx(7.0 + plain, rel=1e-5)
+
+
+@pytest.mark.parametrize("count", [1, 8, 11])
+def test_any_number_of_frames_votes(tmp_path: Path, count: int) -> None:
+    blocks = blocks_of(np.random.default_rng(5), 3, 3, held=0.8)
+    gallery = coded_gallery(tmp_path / "g", blocks)
+    build_index(gallery)
+    index = TileIndex(gallery)
+    frames = np.concatenate([window_at(blocks, 4)] * 2)[:count]
+    votes = index._votes(frames, len(index._lists.cells)).astype(np.float64)
+    one_by_one = sum(index._votes(frame[None], len(index._lists.cells)).astype(np.float64) for frame in frames)
+    assert np.corrcoef(votes, one_by_one)[0, 1] > 0.99
 
 
 def test_small_codes_compare_like_those_of_the_gallery(tmp_path: Path) -> None:

@@ -131,18 +131,19 @@ def scale(
     """Approximate search in a synthetic country with the statistics of real codes. An interrupted run resumes."""
     from x2localizer.search.approximate.bench import bench_scale, scale_curve  # noqa: PLC0415
 
-    with progress_bar("making codes", quiet=as_json) as bar:
+    with progress_bar("making codes") as bar:  # to standard error, also beside JSON
 
         def progress(what: str, done: int, total: int) -> None:
             bar(done, total, what)
 
-        values = bench_scale(regions, work, bundle=bundle, queries=queries, sample=sample, progress=progress)
-        if curve is not None:
-            rows = scale_curve(regions, work, bundle=bundle, queries=queries, sample=sample, progress=progress)
-    if curve is not None:
-        from x2localizer.show.scale import save_scale_curve  # noqa: PLC0415
+        if curve is None:
+            values = bench_scale(regions, work, bundle=bundle, queries=queries, sample=sample, progress=progress)
+        else:
+            from x2localizer.show.scale import save_scale_curve  # noqa: PLC0415
 
-        save_scale_curve(curve, rows)
+            rows = scale_curve(regions, work, bundle=bundle, queries=queries, sample=sample, progress=progress)
+            save_scale_curve(curve, rows)
+            values = {**rows[-1], "smaller": rows[:-1]} if as_json else rows[-1]
     notes = {
         "p50_ms": "median time of a search of 8 frames; the target is 50",
         "p99_ms": "its 99th percentile",

@@ -155,13 +155,12 @@ def scale_curve(
 ) -> list[dict[str, object]]:  # fmt: skip
     """Measurements from 1,000 regions to the most, ten times as many each; with those of the exact search in memory."""
     rows = []
-    regions = 1000
-    while regions <= most:
+    sizes = [size for size in (1000 * 10**i for i in range(9)) if size < most]
+    for regions in [*sizes, most]:
         values = bench_scale(regions, work, bundle=bundle, queries=queries, sample=sample, progress=progress)
         if regions <= IN_MEMORY:
             side = country_side(regions)
             exact = _search(work / f"country-{bundle}-{side}", work / "windows.npy", "exact")
             values |= {"exact_p50_ms": float(np.percentile(exact["ms"], 50)), "exact_memory_gb": exact["memory_gb"]}
         rows.append(values)
-        regions *= 10
     return rows

@@ -109,6 +109,8 @@ def command(gallery: Gallery) -> str:
 
 def describe_index(address: str) -> dict[str, object]:
     """The index of a gallery for people; nothing if there is none."""
+    if Path(address).is_file():
+        return {}
     gallery = open_any(address)
     if not has_index(gallery):
         return {}

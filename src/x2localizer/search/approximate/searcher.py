@@ -11,7 +11,7 @@ from x2localizer.search.searcher import RankedRegions, Searcher, best_of
 from x2localizer.similarity import Query, Similarity, similarities
 from x2localizer.types import Bools, Codes, Ints
 
-FINE, FINE_WITH_HEADINGS = 1500, 600
+FINE, FINE_WITH_HEADINGS = 2000, 600
 """Regions that are compared by the similarity itself, with codes in 8 bits; of the ten best regions in 25,600, 96% are
 among the first 500 by their best tiles alone, and all among the first 2,000."""
 SURPLUS = 15

@@ -19,8 +19,18 @@ import numpy as np
 from x2localizer.gallery.grid import BLOCK
 from x2localizer.gallery.store import Gallery
 from x2localizer.search.approximate.cells import CellGrid, blocks_around, find
-from x2localizer.search.approximate.codebooks import Codebooks
-from x2localizer.search.approximate.kernels import BINS, Int32, UInt16, best_products, gather_tiles, sum_votes, vote
+from x2localizer.search.approximate.codebooks import Bytes, Codebooks
+from x2localizer.search.approximate.kernels import (
+    BINS,
+    LANES,
+    Int32,
+    UInt16,
+    add_votes,
+    best_products,
+    gather_tiles,
+    side_by_side,
+    vote,
+)
 from x2localizer.search.approximate.lists import Lists
 from x2localizer.search.approximate.manifest import damaged, index_folder, read_manifest
 from x2localizer.search.approximate.parts import PartFiles
@@ -28,10 +38,12 @@ from x2localizer.search.codes import ByteQuery, byte_product
 from x2localizer.similarity import Compared
 from x2localizer.types import Bools, Codes, Ints
 
-VOTES_PER_FRAME = 100_000
-"""Codes that are compared with a frame in the first step."""
-VOTED, VOTED_WITH_HEADINGS = 5000, 2000
-"""Regions that come into the second step; each heading of a tile is a code to compare."""
+VOTES_PER_FRAME, VOTES_SHARE = 100_000, 1 / 36
+"""Codes that are compared with a frame in the first step: at least so many, and this share of all."""
+VOTED, VOTED_WITH_HEADINGS, VOTED_SHARE = 5000, 2000, 0.03
+"""Regions that come into the second step: at least so many, and this share of all; each heading of a tile is a code to
+compare. On a large map more of it looks like a frame by chance: of the ten best regions of a million, the votes of
+100,000 codes have 54% among the first 5,000, those of a million codes 98% among the first 30,000."""
 AT_ONCE = 250
 """Regions whose tiles are held at once, by each thread."""
 
@@ -72,7 +84,8 @@ class TileIndex:
         self._ids, rows = np.unique(places[::-1, 0], return_index=True)  # the last row of each block counts
         self._rows = len(places) - 1 - rows
         grid = CellGrid(m.zoom, m.region_tiles, m.stride)
-        self._cells_of = grid.of_regions(self.table, self._lists.ids)
+        cells_of = grid.of_regions(self.table, self._lists.ids)
+        self._cells_of = np.where(cells_of < 0, len(self._lists.ids), cells_of).astype(np.int32)
         self._threads = threads or os.cpu_count() or 1
         self._pool = ThreadPoolExecutor(self._threads)
 
@@ -83,11 +96,13 @@ class TileIndex:
     def candidates(self, frames: Codes, allowed: Bools | None = None, most: int | None = None) -> Ints:
         """The regions with the most votes of some frames, (k, d), in order of their rows."""
         rows = np.arange(len(self.table)) if allowed is None else np.flatnonzero(allowed)
-        most = most or (VOTED if self.headings == 1 else VOTED_WITH_HEADINGS)
+        least_kept = VOTED if self.headings == 1 else VOTED_WITH_HEADINGS
+        most = most or max(least_kept, round(VOTED_SHARE * len(rows)))
         if len(rows) <= most:
             return rows
         share = len(rows) / len(self.table)  # of the codes near a frame, only those at allowed places count
-        votes = self._votes(frames, int(min(VOTES_PER_FRAME / share, len(self._lists.cells))))[rows]
+        codes = len(self._lists.cells)
+        votes = self._votes(frames, int(min(max(VOTES_PER_FRAME / share, VOTES_SHARE * codes), codes)))[rows]
         counts = np.cumsum(np.bincount(votes, minlength=1)[::-1])[::-1]  # regions with at least so many votes
         least = int(np.flatnonzero(counts >= most)[-1])
         sure, tied = np.flatnonzero(votes > least), np.flatnonzero(votes == least)
@@ -99,14 +114,27 @@ class TileIndex:
         best = np.empty((len(frames), len(lists.ids)), np.uint8)
 
         def of_frame(i: int) -> float:
-            histogram = np.empty(BINS, np.int64)
-            return vote(tables[i], lists.offsets, lists.cells, lists.entries, most, histogram, best[i])
+            room = np.empty(BINS, np.int64), np.empty((4, 256), np.float32)
+            return vote(tables[i], lists.offsets, lists.cells, lists.entries, most, *room, best[i])
 
         worth = np.array(list(self._pool.map(of_frame, range(len(frames)))), np.float32)
-        out = np.empty(len(self.table), np.uint16)
         scale = worth / worth.max() * np.float32(min(60_000 / (255 * len(frames)), 16.0))
-        self._in_parts(lambda first, last: sum_votes(best, self._cells_of, scale, first, last, out), len(out))
-        return out
+        total = np.zeros(len(self.table), np.float32)
+        votes = np.zeros((len(lists.ids) + 1, LANES), np.uint8)  # the last cell has none, for regions that reach out
+        for start in range(0, len(frames), LANES):
+            self._add_votes(best[start : start + LANES], scale[start : start + LANES], votes, total)
+        return total.astype(np.uint16)
+
+    def _add_votes(self, best: Bytes, scale: Codes, votes: Bytes, total: Codes) -> None:
+        """Add the votes of at most LANES frames; ``votes`` is room for them."""
+        worth = np.zeros(LANES, np.float32)  # of the lanes without a frame: nothing
+        worth[: len(scale)] = scale
+        self._in_parts(lambda first, last: side_by_side(best, first, last, votes), best.shape[1])
+
+        def of_regions(first: int, last: int) -> None:
+            add_votes(votes, self._cells_of, worth, first, last, np.empty(LANES, np.uint8), total)
+
+        self._in_parts(of_regions, len(total))
 
     def by_parts(self, work: Callable[[Ints], Codes], rows: Ints) -> Codes:
         """What some work gives for regions, (m,), a few of them at a time, in all threads."""
@@ -149,9 +177,9 @@ class TileIndex:
         row_of = np.where(row_of >= 0, self._rows[row_of], -1).astype(np.int32)
         codes = np.empty((len(rows), per * self.headings, self._small.shape[1]), np.uint8)
         held = np.empty((len(rows), per), np.bool_)
-        gather_tiles(self._small, self._valid, 2 * (x % BLOCK), 2 * (y % BLOCK), row_of, self.headings, codes, held)
-        flat = codes.reshape(-1, codes.shape[-1])
-        products = byte_product(1).run(None, {"a": flat, "b": query.packed.columns})[0]
+        blocks, flat = self._small.reshape(len(self._valid), -1), codes.reshape(len(rows), -1)
+        gather_tiles(blocks, self._valid, 2 * (x % BLOCK), 2 * (y % BLOCK), row_of, flat, held)
+        products = byte_product(1).run(None, {"a": codes.reshape(-1, codes.shape[2]), "b": query.packed.columns})[0]
         return products.reshape(*codes.shape[:2], -1), held
 
     def _in_parts(self, work: Callable[[int, int], None], count: int) -> None:
