@@ -24,9 +24,9 @@ def test_only_the_first_process_computes_what_is_frozen(
     videos = Videos(open_dataset(tiny_dataset), "train", MODEL)
     rank, computed = 1, []
 
-    def embed_regions(*arguments: Any) -> Any:
+    def embed_regions(*arguments: Any, **options: Any) -> Any:
         computed.append(rank)
-        return score.embed_regions(*arguments)
+        return score.embed_regions(*arguments, **options)
 
     def wait_for_all() -> None:
         nonlocal rank
@@ -43,6 +43,17 @@ def test_only_the_first_process_computes_what_is_frozen(
     assert len(found.tokens) == len(found.whole) == len(videos.region_rows)
     rows = torch.tensor([2, 0])
     torch.testing.assert_close(found.tokens_of(rows), found.tokens[rows])
+
+
+def test_progress_is_told_while_codes_are_computed(run: Path, tiny_dataset: Path, tmp_path: Path) -> None:
+    model = restore(load_checkpoint(run / "full" / "best.safetensors"))
+    videos = Videos(open_dataset(tiny_dataset), "train", MODEL)
+    told: list[tuple[str, int, int]] = []
+    for _ in range(2):  # the second time they are there
+        freeze(model, videos, tmp_path, lambda what, done, total, values: told.append((what, done, total)))
+    regions, clips = len(videos.region_rows), len(videos.videos)
+    assert told.count(("regions", regions, regions)) == 1
+    assert told.count(("videos", clips, clips)) == 1
 
 
 def test_codes_stay_in_the_file_until_a_batch_needs_them(run: Path, tiny_dataset: Path, tmp_path: Path) -> None:

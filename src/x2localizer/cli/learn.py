@@ -75,14 +75,16 @@ def train(
 
 
 def _line_reporter() -> Callable[[str, int, int, dict[str, float]], None]:
-    """Without a terminal: a line for every evaluation, and one with the loss every 30 seconds."""
+    """Without a terminal: a line for every evaluation, and every 30 seconds one with the loss, or what is encoded."""
     last = time.monotonic()
 
     def report(stage: str, step: int, steps: int, values: dict[str, float]) -> None:
         nonlocal last
-        if "loss" not in values or time.monotonic() - last >= 30.0:
+        evaluated = values and "loss" not in values
+        if evaluated or time.monotonic() - last >= 30.0:
             last = time.monotonic()
-            typer.echo(f"{stage} {step} of {steps}: " + "  ".join(f"{k} {v:.3f}" for k, v in values.items()))
+            said = "  ".join(f"{k} {v:.3f}" for k, v in values.items()) or "encoded"
+            typer.echo(f"{stage} {step} of {steps}: {said}")
 
     return report
 
@@ -94,8 +96,9 @@ def _bar_reporter(bar: Progress) -> Callable[[str, int, int, dict[str, float]], 
     def report(stage: str, step: int, steps: int, values: dict[str, float]) -> None:
         if stage not in tasks:
             tasks[stage] = bar.add_task(stage, total=steps, note="")
-        if "loss" in values:
-            bar.update(tasks[stage], completed=step, note=f"loss {values['loss']:.3f}")
+        if not values or "loss" in values:
+            note = f"loss {values['loss']:.3f}" if values else "encoded"
+            bar.update(tasks[stage], completed=step, note=note)
         else:
             bar.console.print(f"{stage} {step}: " + "  ".join(f"{k} {v:.1f}" for k, v in values.items()), markup=False)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from x2localizer.learn.model import Model
 from x2localizer.learn.score import embed_prefixes, embed_regions
 
 logger = logging.getLogger(__name__)
+Report = Callable[[str, int, int, dict[str, float]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +51,12 @@ class Frozen:
         return self.teacher[videos].to(self.device)
 
 
-def freeze(model: Model, train: Videos, folder: Path) -> Frozen:
+def freeze(
+    model: Model, train: Videos, folder: Path, report: Report = lambda what, done, total, values: None
+) -> Frozen:
     """The codes of a model, from a file named after its weights and the dataset.
 
-    The first process computes the file if it is not there; the others wait for it.
+    The first process computes the file if it is not there, which takes minutes; the others wait for it.
     """
     weights = fingerprint_of(dict(model.state_dict()))
     variants = {tower.variant(sets=True) for tower in (model.ground, model.aerial)}
@@ -60,8 +64,10 @@ def freeze(model: Model, train: Videos, folder: Path) -> Frozen:
     rank, _ = rank_and_world()
     if rank == 0 and not path.is_file():
         logger.info("encoding %d regions and %d videos once", len(train.region_rows), len(train.videos))
-        regions, full = embed_regions(model, train), model.settings.frames
-        teacher = embed_prefixes(model, train, [full])[full].whole
+        full = model.settings.frames
+        regions = embed_regions(model, train, progress=lambda done, total: report("regions", done, total, {}))
+        prefixes = embed_prefixes(model, train, [full], progress=lambda done, total: report("videos", done, total, {}))
+        teacher = prefixes[full].whole
         write_tensors(path, {"whole": regions.whole, "tokens": regions.tokens, "teacher": teacher})
     wait_for_all()
     codes = load_file(path)  # maps the file

@@ -44,7 +44,9 @@ from x2localizer.learn.optimizer import build_optimizer
 from x2localizer.learn.stages import Batch, Stage, full_stage, heading_stage, image_stage, progressive_stage
 
 Report = Callable[[str, int, int, dict[str, float]], None]
-"""Called with the stage, the step, the number of steps, and either the loss or the metrics of an evaluation."""
+"""Called with the stage, the step, the number of steps, and either the loss or the metrics of an evaluation.
+
+While codes are computed before a stage: with what they are of, how many are done, how many there are, and no values."""
 
 
 def quiet(stage: str, step: int, steps: int, values: dict[str, float]) -> None:
@@ -91,8 +93,10 @@ def train(
         own = start is None or "full" in stages or bundle_folder(start) is not None
         beside = out / "full" if start is None or own else start.parent
 
+        own_report = report if fabric.is_global_zero else quiet
+
         def run(stage: Stage[Batch]) -> None:
-            run_stage(stage, model, settings, out / stage.name, report if fabric.is_global_zero else quiet, fabric)
+            run_stage(stage, model, settings, out / stage.name, own_report, fabric)
 
         last = max(STAGES.index(stage) for stage in stages)
         before = ["image"] if "image" in stages or (out / "image" / "best.safetensors").is_file() else []
@@ -108,7 +112,7 @@ def train(
                 elif name == "full":
                     run(full_stage(settings, *videos))
                 else:
-                    run(progressive_stage(settings, *videos, freeze(model, videos[0], beside)))
+                    run(progressive_stage(settings, *videos, freeze(model, videos[0], beside, own_report)))
             load_weights(model, load_checkpoint(best).tensors)
     return best
 

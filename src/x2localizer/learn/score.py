@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -15,10 +17,13 @@ from x2localizer.learn.towers import SetEmbedding
 from x2localizer.metrics import ranks_of, recall_at
 
 CHUNK = 16
+Progress = Callable[[int, int], None]
 
 
 @torch.no_grad()
-def embed_regions(model: Model, videos: Videos, *, adapt: bool = True) -> SetEmbedding:
+def embed_regions(
+    model: Model, videos: Videos, *, adapt: bool = True, progress: Progress = lambda done, total: None
+) -> SetEmbedding:
     """Set codes of all regions of a split, on the CPU: their tokens may be larger than the memory of a GPU."""
     model.eval()
     count = len(videos.region_rows)
@@ -30,12 +35,16 @@ def embed_regions(model: Model, videos: Videos, *, adapt: bool = True) -> SetEmb
         if codes is None:
             codes = SetEmbedding(*(torch.empty(count, *some.shape[1:]) for some in part))
         codes.whole[start:stop], codes.tokens[start:stop] = part.whole.cpu(), part.tokens.cpu()
+        progress(stop, count)
     assert codes is not None  # a split with videos has regions
     return codes
 
 
 @torch.no_grad()
-def embed_prefixes(model: Model, videos: Videos, budgets: list[int], *, adapt: bool = True) -> dict[int, SetEmbedding]:
+def embed_prefixes(
+    model: Model, videos: Videos, budgets: list[int], *, adapt: bool = True,
+    progress: Progress = lambda done, total: None,
+) -> dict[int, SetEmbedding]:  # fmt: skip
     """Set codes of the prefixes of all videos of a split, by budget."""
     model.eval()
     parts: dict[int, list[SetEmbedding]] = {budget: [] for budget in budgets}
@@ -46,6 +55,7 @@ def embed_prefixes(model: Model, videos: Videos, budgets: list[int], *, adapt: b
         there = poses.to(_device(model))
         for budget, out in model.prefixes(frames.to(_device(model)), budgets, adapt=adapt, poses=there).items():
             parts[budget].append(out)
+        progress(stop, len(videos.videos))
     return {
         budget: SetEmbedding(torch.cat([p.whole for p in chunks]), torch.cat([p.tokens for p in chunks]))
         for budget, chunks in parts.items()
