@@ -24,8 +24,10 @@ from x2localizer.evaluate.benchmark import (
     planned_as,
     qualitative,
     table_of,
+    take_stage_1,
     train_missing,
 )
+from x2localizer.evaluate.completed import completed, kept_text
 from x2localizer.evaluate.page import page_of
 from x2localizer.evaluate.seeds import STAGE_OF, Hits, checkpoint_of, seed_claims, seed_rows
 from x2localizer.metrics import bootstrap_interval, nested_interval
@@ -126,6 +128,50 @@ def test_missing_runs_are_trained_and_go_on_from_each_other(tiny_dataset: Path, 
     assert missing(tmp_path, plan) == []
     assert any(line.startswith("b: progressive 2 of 2") for line in said)
     train_missing(tiny_dataset, tmp_path, plan, lambda _: pytest.fail("it was trained already"))
+
+
+@pytest.mark.torch
+def test_stage_1_is_taken_from_a_bundle(tmp_path: Path) -> None:
+    from x2localizer.learn.bundle_weights import load_origin
+    from x2localizer.learn.checkpoint import load_checkpoint
+
+    words = ["benchmark", "town", "--dry", "--from-bundle", "--runs", str(tmp_path)]
+    run = CliRunner().invoke(app, words)
+    assert run.exit_code == 0, run.exception
+    assert "town-centred" not in run.output.split("--start")[0], "the first part of stage 1 is not needed either"
+    taken, bundle = load_checkpoint(tmp_path / benchmark.STAGE_1), load_origin(Path("town"))
+    assert taken.state["stage"] == "image"
+    towers = [name for name in bundle.tensors if ".backbone." in name]
+    assert all(taken.tensors[name].equal(bundle.tensors[name]) for name in towers)
+    adapter = "ground.adapters.0.D_fc2.weight"
+    assert not taken.tensors[adapter].any() and bundle.tensors[adapter].any(), "adapters start as if never trained"
+    (tmp_path / benchmark.STAGE_1).unlink()
+    take_stage_1("town", tmp_path)
+    assert not (tmp_path / benchmark.STAGE_1).exists(), "what is done is not done again"
+
+
+def test_rows_that_were_measured_before_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    head = {"split": "test", "clips": "a", "date": "2026-01-01", "machine": "m"}
+
+    def row(run: str, model: str, r1: float) -> dict[str, object]:
+        return {"run": run, "model": model, "r1": r1}
+
+    old = {**head, "rows": [row("x", "X", 1.0), row("y", "Y", 2.0)], "claims": ["older"]}
+    path.write_text(json.dumps(old))
+    new = {**head, "date": "2026-02-02", "rows": [row("z", "Z", 3.0), row("x", "X", 4.0)], "claims": []}
+    values = completed(new, path, ["x", "y", "z"])
+    assert [(r["run"], r["r1"]) for r in values["rows"]] == [("x", 4.0), ("y", 2.0), ("z", 3.0)]
+    assert values["claims"] == ["older"]
+    assert values["measured"] == {"Y of y": ["2026-01-01", "m"]}
+    assert "Y of y on 2026-01-01 (m)" in kept_text(values)
+    path.write_text(json.dumps(values))
+    later = completed({**head, "date": "2026-03-03", "rows": [row("x", "X", 5.0)]}, path, ["x", "y", "z"])
+    assert later["measured"] == {"Y of y": ["2026-01-01", "m"], "Z of z": ["2026-02-02", "m"]}, "with their own days"
+    for other in ({**new, "clips": "b"}, {**new, "split": "val"}, {**new, "clips": None}):
+        assert completed(other, path, []) == other, "another question"
+    assert completed(new, tmp_path / "none.json", []) == new
+    assert kept_text(new) == ""
 
 
 @pytest.mark.torch

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from x2localizer.cli.common import measured, needs_training, progress_bar, say, status_lines
+from x2localizer.cli.common import SetOption, measured, needs_training, progress_bar, say, status_lines
 from x2localizer.errors import UserError
 from x2localizer.files import write_text
 from x2localizer.types import Progress
@@ -45,11 +46,16 @@ def town(
         list[str] | None,
         typer.Option(help="Train only this run, such as 'tau_f 0.005' or town-seed-43, and measure its table again."),
     ] = None,
+    from_bundle: Annotated[
+        bool, typer.Option("--from-bundle", help="Take stage 1 from the bundle town, instead of training it for hours.")
+    ] = False,
+    overrides: SetOption = None,
     page_only: Annotated[bool, typer.Option("--page-only", help="Only write the page from the results.")] = False,
 ) -> None:
     """The paper's tables on synthetic towns: trains and measures what is missing, and writes docs/benchmark.md.
 
-    A training that was stopped resumes. With --only, one after the other can be trained when there is time for it.
+    A training that was stopped resumes. With --only, one after the other can be trained when there is time for it: rows
+    that were measured before on the same clips are kept. --set applies to all trainings of this command.
     """
     from x2localizer.evaluate import benchmark, page  # noqa: PLC0415
 
@@ -58,6 +64,9 @@ def town(
     if unknown:
         raise UserError(f"There is no table {unknown[0]}.", f"They are: {', '.join(TABLES)}.")
     chosen = benchmark.PLAN if not only else tuple(benchmark.planned_as(name) for name in only)
+    if from_bundle:
+        needs_training()
+        benchmark.take_stage_1("town", runs)
     if dry:
         for planned in benchmark.missing(runs, chosen):
             spent = benchmark.expected_s(runs, planned)
@@ -67,7 +76,7 @@ def town(
         needs_training()
         if train:
             with status_lines("training ...") as report:
-                benchmark.train_missing(data, runs, chosen, report)
+                benchmark.train_missing(data, runs, chosen, report, overrides or [])
             for planned in chosen if only else ():
                 say(f"{planned.name}: trained in {(benchmark.seconds_of(runs, planned) or 0.0) / 60:.1f} minutes")
         _measure(
@@ -83,19 +92,24 @@ def _measure(
 ) -> None:
     """The wanted tables that are not there yet; embeddings that are there are not made again."""
     from x2localizer.datasets.dataset import open_dataset  # noqa: PLC0415
-    from x2localizer.evaluate import benchmark, seeds  # noqa: PLC0415
+    from x2localizer.evaluate import benchmark, page_clips, seeds  # noqa: PLC0415
+    from x2localizer.evaluate.completed import completed  # noqa: PLC0415
     from x2localizer.evaluate.run import run_protocol  # noqa: PLC0415
     from x2localizer.show.plots import save_heatmaps  # noqa: PLC0415 - matplotlib takes a second to load
 
     main = benchmark.trained(runs, (*benchmark.MAIN[1:], *benchmark.REGION_BASELINES))
     released = str(runs / "town" / "progressive" / "best.safetensors")
-    if not Path(released).is_file():
+    ours = [file for file in (str(runs / benchmark.STAGE_2), released) if Path(file).is_file()]
+    frames = [*ours, *benchmark.trained_frame_baselines(runs)]
+    needed = [name for name in wanted if name not in ("coarse", "fine", "seeds")]
+    if needed and not Path(released).is_file():
         raise UserError(f"There is no {released}.", "Train it: the same command without --no-train.")
-    controls = [str(runs / "town" / "full" / "best.safetensors"), released]
     mix = ("s_mix",)
     garet = benchmark.exported_garet(runs)
 
     elsewhere = open_dataset(foreign) if foreign.exists() else None
+
+    order = [run.name for run in benchmark.PLAN]
 
     def protocol(name: Protocol, models: list[str], gallery: LongRangeGallery = "auto") -> Callable[[], None]:
         def step() -> None:
@@ -106,7 +120,11 @@ def _measure(
                     foreign=elsewhere,
                 )  # fmt: skip
             folder = results / (f"{name}-dataset" if gallery == "dataset" else name)
-            result.save(folder, measured({"protocol": name, "split": "test", **result.values}))
+            values = measured({"protocol": name, "split": "test", **result.values})
+            values = completed(values, folder / "results.json", order)
+            rows = {"coarse": page_clips.prefix_table, "fine": page_clips.fine_tables}
+            text = rows[name](values) if name in rows else result.text
+            replace(result, text=text).save(folder, values)
 
         return step
 
@@ -115,7 +133,9 @@ def _measure(
             with progress_bar("encoding") as progress:
                 values = measure(lambda what, done, total: progress(done, total, what))
             if values is not None:
-                _write(results / name / "results.json", values)
+                path = results / name / "results.json"
+                values = completed(measured({"split": "test", **values}), path, [*benchmark.VARIANTS])
+                write_text(path, json.dumps(values, indent=1) + "\n")
 
         return step
 
@@ -129,8 +149,8 @@ def _measure(
 
     steps = {
         "coarse": protocol("coarse", main),
-        "fine": protocol("fine", [*controls, *benchmark.trained_frame_baselines(runs)]),
-        "random-start": protocol("random-start", controls),
+        "fine": protocol("fine", frames),
+        "random-start": protocol("random-start", ours),
         "ablations": table("ablations", variants(list(benchmark.ABLATIONS), mix)),
         "beyond": table("beyond", variants(list(benchmark.BEYOND), (*mix, "s_best"))),
         "sensitivity": table("sensitivity", variants(list(benchmark.SENSITIVITY), mix)),
@@ -149,7 +169,3 @@ def _measure(
             continue
         say(name)
         steps[name]()
-
-
-def _write(path: Path, values: dict[str, Any]) -> None:
-    write_text(path, json.dumps(measured({"split": "test", **values}), indent=1) + "\n")

@@ -60,6 +60,17 @@ class Dataset:
                 digest.update(hashlib.file_digest(file, "sha256").digest())
         return digest.hexdigest()[:16]
 
+    def clips_name(self, split: str) -> str:
+        """A short name for the clips and regions of a split, whatever else the dataset has: the same question asked."""
+        digest = hashlib.sha256()
+        for region in self.regions(split):
+            digest.update(f"{region.region_id} {region.zoom} {region.x} {region.y} {region.n}\n".encode())
+        for video in self.videos(split):
+            digest.update(f"{video.video_id} {video.region_id}\n".encode())
+            for frame in self.frames(video.video_id):
+                digest.update(f"{frame.lat_deg:.6f} {frame.lon_deg:.6f} {frame.keyframe}\n".encode())
+        return digest.hexdigest()[:16]
+
     def regions(self, split: str) -> list[RegionRow]:
         """The regions of a split, in the order of the table."""
         return [RegionRow(**row) for row in _of_split(self.region_table, split).to_pylist()]

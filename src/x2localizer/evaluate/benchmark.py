@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from x2localizer.evaluate import protocols, tables
 from x2localizer.evaluate.coarse import coarse
 from x2localizer.evaluate.embed import Embeddings
 from x2localizer.evaluate.entrants import Entrant, entrants
+from x2localizer.files import write_text
 from x2localizer.show.plots import SeenRegion
 from x2localizer.types import Progress
 
@@ -57,9 +59,9 @@ class Planned:
             words += ["--set", item]
         return shlex.join(words)
 
-    def settings(self, runs: str) -> list[str]:
-        """What differs from the preset."""
-        return [*self.overrides, *([f"image_teacher={runs}/{self.teacher}"] if self.teacher else [])]
+    def settings(self, runs: str, more: Sequence[str] = ()) -> list[str]:
+        """What differs from the preset, and what a user sets besides."""
+        return [*self.overrides, *([f"image_teacher={runs}/{self.teacher}"] if self.teacher else []), *more]
 
 
 def variant_of(start: str, name: str, overrides: tuple[str, ...]) -> Planned:
@@ -208,25 +210,46 @@ def expected_s(runs: Path, planned: Planned) -> float | None:
 
 
 def missing(runs: Path, plan: Sequence[Planned] = PLAN) -> list[Planned]:
-    """What is still to be trained."""
-    return [planned for planned in plan if not (runs / planned.last).is_file()]
+    """What is still to be trained; the first part of stage 1 is not where the second is done."""
+    done = {MAIN[0].name} if (runs / MAIN[1].name / "image" / "done.json").is_file() else set()
+    return [planned for planned in plan if planned.name not in done and not (runs / planned.last).is_file()]
+
+
+def take_stage_1(bundle: str, runs: Path) -> None:
+    """Write the towers of a shipped bundle as stage 1 of the released recipe, unless that is there."""
+    folder = (runs / STAGE_1).parent
+    if (folder / "done.json").is_file():
+        return
+    from x2localizer.learn.bundle_weights import load_origin  # noqa: PLC0415 - torch is heavy
+    from x2localizer.learn.checkpoint import load_start, save_checkpoint  # noqa: PLC0415
+    from x2localizer.learn.model import Model  # noqa: PLC0415
+
+    origin = load_origin(Path(bundle))
+    state = {"stage": "image", "bundle": bundle, "metrics": {}}
+    model = Model(origin.settings.model, pretrained=False)
+    load_start(model, replace(origin, state=state))  # a start of stage 1: adapters stay as they begin
+    save_checkpoint(runs / STAGE_1, model, origin.settings, state)
+    write_text(folder / "done.json", json.dumps(state, indent=2) + "\n")
 
 
 def train_missing(
-    data: Path, runs: Path, plan: Sequence[Planned] = PLAN, report: Callable[[str], None] = lambda _: None
-) -> None:
-    """Train what is missing, one run after the other; an interrupted one resumes."""
+    data: Path, runs: Path, plan: Sequence[Planned] = PLAN, report: Callable[[str], None] = lambda _: None,
+    overrides: Sequence[str] = (),
+) -> None:  # fmt: skip
+    """Train what is missing, one run after the other; an interrupted one resumes. Overrides are of every run."""
     from x2localizer.learn.loop import train  # noqa: PLC0415 - torch is heavy
 
     for planned in missing(runs, plan):
-        for needed in filter(None, (planned.start, planned.teacher)):
+        begun = "image" in planned.stages and (runs / planned.name / "image" / "done.json").is_file()
+        origin = None if begun else planned.start  # what comes before stage 1 is not needed after it
+        for needed in filter(None, (origin, planned.teacher)):
             if not (runs / needed).is_file():
                 raise UserError(
                     f"{planned.name} starts from {runs / needed}, which is not there.",
                     f"Train that first: x2l benchmark town --only {needed.split('/')[0]}",
                 )
-        settings = load_config(TrainSettings, "train", planned.preset, planned.settings(str(runs)))
-        start = None if planned.start is None else runs / planned.start
+        settings = load_config(TrainSettings, "train", planned.preset, planned.settings(str(runs), overrides))
+        start = None if origin is None else runs / origin
         train(
             settings, data, runs / planned.name, planned.stages,
             lambda stage, step, steps, values, name=planned.name: report(  # type: ignore[misc]
@@ -235,8 +258,7 @@ def train_missing(
             start,
         )  # fmt: skip
         spent = seconds_of(runs, planned)
-        assert spent is not None
-        report(f"{planned.name}: done in {spent / 60:.1f} minutes")
+        report(f"{planned.name}: done" + ("" if spent is None else f" in {spent / 60:.1f} minutes"))
 
 
 def progressive(runs: Path, name: str, similarities: tuple[str, ...] = ("s_mix",)) -> Entrant | None:
@@ -274,11 +296,11 @@ def measure_variants(
     models = [entrant for entrant in found.values() if entrant is not None]
     if found[REFERENCE] is None or len(models) == 1:
         return None
-    rows, gallery = protocols.prefix_rows(models, open_dataset(data), split, work, report)
-    cells = tables.prefix_cells(rows, gallery)
+    source = open_dataset(data)
+    rows, gallery = protocols.prefix_rows(models, source, split, work, report)
+    cells = tables.to_values(tables.prefix_cells(rows, gallery))
     videos = len(next(iter(rows[0].ranks.values())))
-    untrained = [name for name, entrant in found.items() if entrant is None]
-    return {"videos": videos, "gallery": gallery, "untrained": untrained, "rows": tables.to_values(cells)}
+    return {"videos": videos, "gallery": gallery, "clips": source.clips_name(split), "rows": cells}
 
 
 def measure_candidates(model: str, data: Path, split: str, work: Path, report: Progress) -> Values:

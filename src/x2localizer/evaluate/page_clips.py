@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from x2localizer.evaluate import benchmark, compression, entrants, seeds, streams, tables
+from x2localizer.evaluate.completed import kept_text
 from x2localizer.evaluate.page_section import Section, Values, data_options
 from x2localizer.similarity import similarities
 
@@ -18,7 +19,7 @@ def _prefix_retrieval(values: Values) -> str:
         "Which region holds the video? The towers of stage 1 are ranked by s_f and by s_best, the mean over frames of "
         "the best tile, which is not in the paper. Other networks ([how ours differ](baselines.md)) have one code for "
         "a video and are ranked by s_g.",
-        *_lacking(REGION_TITLES, values),
+        *_lacking(REGION_TITLES, values), *_kept(values),
         tables.prefix_text([cell for cell in _cells(values) if not _beyond(cell)]),
         "The claims, by paired bootstrap on the same videos:",
         tables.claims_text([tables.Claim(**row) for row in values["claims"]]),
@@ -47,11 +48,7 @@ def _bundles(values: Values, text: str) -> str:
 def _frame_localization(values: Values) -> str:
     return "\n\n".join([
         "Methods for single frames compare each with the tiles of all regions; GAMa* finds ten regions first.",
-        *_lacking([*FRAME_TITLES, entrants.HIERARCHICAL], values),
-        "Candidates found once, and refreshed by SWRL. Tiles centred on the cameras' places, as in the paper:",
-        tables.fine_text(_fine_cells(values, "gps")),
-        "Tiles of the map's grid at half stride, as in a deployment:",
-        tables.fine_text(_fine_cells(values, "grid")),
+        *_lacking([*FRAME_TITLES, entrants.HIERARCHICAL], values), *_kept(values), fine_tables(values),
     ])  # fmt: skip
 
 
@@ -75,7 +72,8 @@ def _variants(values: Values, planned: Iterable[str]) -> str:
     """Those that were measured, and the names of all others that are planned."""
     done = {row["run"] for row in values["rows"]}
     missing = [name for name in planned if name not in done]
-    return VARIANTS + by_budget(values["rows"]) + (f"\n\nNot trained: {', '.join(missing)}." if missing else "")
+    lacking = [f"Not trained: {', '.join(missing)}."] if missing else []
+    return VARIANTS + "\n\n".join([by_budget(values["rows"]), *lacking, *_kept(values)])
 
 
 def _seeds(values: Values) -> str:
@@ -160,6 +158,21 @@ def _every_frame_in_training(values: Values) -> str:
     return text + by_budget([_labelled(row, "run") for row in values["rows"]], "label")
 
 
+def prefix_table(values: Values) -> str:
+    """Every row of prefix retrieval."""
+    return tables.prefix_text(_cells(values))
+
+
+def fine_tables(values: Values) -> str:
+    """Every row of frame localization, a table for each gallery."""
+    return "\n\n".join([
+        "Candidates found once, and refreshed by SWRL. Tiles centred on the cameras' places, as in the paper:",
+        tables.fine_text(_fine_cells(values, "gps")),
+        "Tiles of the map's grid at half stride, as in a deployment:",
+        tables.fine_text(_fine_cells(values, "grid")),
+    ])  # fmt: skip
+
+
 # Rows -----------------------------------------------------------------------------------------------------------------
 
 
@@ -178,6 +191,12 @@ def _lacking(titles: Sequence[str], values: Values) -> list[str]:
     """A sentence about the models that results should have and do not, if there are such."""
     missing = [title for title in titles if title not in {row["model"] for row in values["rows"]}]
     return [f"Not trained yet: {', '.join(missing)}."] if missing else []
+
+
+def _kept(values: Values) -> list[str]:
+    """A sentence about rows that were measured before the others, if there are such."""
+    text = kept_text(values)
+    return [text] if text else []
 
 
 def _cells(values: Values) -> list[tables.Cell]:

@@ -145,7 +145,8 @@ def _coarse(
     claims = tables.check_claims(rows) if max(protocols.BUDGETS) in budgets else []  # some are about the full video
     videos = len(next(iter(rows[0].ranks.values())))
     values: dict[str, Any] = {
-        "videos": videos, "gallery": gallery, "rows": tables.to_values(cells), "claims": tables.to_values(claims),
+        "videos": videos, "gallery": gallery, "clips": data.clips_name(split), "rows": tables.to_values(cells),
+        "claims": tables.to_values(claims),
     }  # fmt: skip
     text = _heading(split, videos, gallery) + tables.prefix_text(cells)
     repeated = {row.run: row.repeated for row in rows if row.repeated}
@@ -167,7 +168,7 @@ def _fine(
     cells = tables.fine_cells(rows)
     videos, frames = len(rows[0].gate), len(rows[0].found.ranks)
     text = f"{split}: {frames:,} frames of {videos:,} videos; 95% intervals by bootstrap over videos, seed 42\n\n"
-    values = {"videos": videos, "frames": frames, "rows": tables.to_values(cells)}
+    values = {"videos": videos, "frames": frames, "clips": data.clips_name(split), "rows": tables.to_values(cells)}
     return ProtocolResult(values, text + tables.fine_text(cells))
 
 

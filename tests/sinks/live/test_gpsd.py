@@ -84,7 +84,7 @@ def test_gpsd_hears_of_our_precision_and_our_silence(monkeypatch: pytest.MonkeyP
         opened.start(datetime.now(UTC))
         wait_for(lambda: bool(opened.sinks[0]._transport.clients))  # type: ignore[attr-defined]
         Drive(6).feed(opened)
-        # How many reports still wait in gpsd's buffers, and how many say nothing, is the machine's affair: wait for one.
+        # How many reports wait in gpsd's buffers, and how many say nothing, is the machine's affair: wait for one.
         precise = next(r for r in _of(heard, "GST") if "lat" in r)
         assert (precise["lat"], precise["lon"]) == pytest.approx((2.0, 4.0), abs=0.01)
         modes = (r["mode"] for r in _of(heard, "TPV"))
