@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch.nn import functional as F
 
 from helpers.command_line import x2l
-from x2localizer.config import ModelSettings, TrainSettings, load_config, validate
+from x2localizer.config import ModelSettings, StageSettings, TrainSettings, load_config, validate
 from x2localizer.datasets.dataset import open_dataset
 from x2localizer.encoders import open_bundle
 from x2localizer.errors import BundleError, CheckpointError, ConfigError, UserError
@@ -25,6 +25,7 @@ from x2localizer.learn.export import export_bundle
 from x2localizer.learn.families.timesformer import resample_positions
 from x2localizer.learn.model import Model
 from x2localizer.learn.objective import soft_margin_loss
+from x2localizer.learn.optimizer import build_optimizer
 from x2localizer.learn.pictures import region_picture, stretch
 from x2localizer.learn.score import best_heading_similarity
 
@@ -68,6 +69,37 @@ def test_presets_have_the_size_of_the_paper(family: str) -> None:
 
 def test_gama_with_screening_has_the_size_of_the_paper() -> None:
     assert abs((_millions("screening") + _millions("gamanet")) / 72 - 1) < 0.05
+
+
+@pytest.mark.parametrize("family", ["screening", "gamanet", "dsm", "cvlnet"])
+def test_weights_that_lie_channels_last_compute_and_are_stored_as_before(family: str, tmp_path: Path) -> None:
+    plain, arranged = model_of(family), model_of(family)
+    arranged.arrange()
+    moved = [p for p in arranged.parameters() if p.ndim >= 4 and not p.is_contiguous()]
+    assert moved, "a network of convolutions has weights to move"
+    frames, tiles, _ = videos_of()
+    codes = []
+    for model in (plain, arranged):
+        out = model.pairs(frames[:, 0], tiles[:, 0])
+        sum(code.square().sum() for code in out).backward()  # type: ignore[union-attr]
+        codes.append([code.detach() for code in out])
+    torch.testing.assert_close(codes[0], codes[1], atol=1e-5, rtol=1e-4)
+    for ours, theirs in zip(plain.parameters(), arranged.parameters(), strict=True):
+        if ours.grad is not None:
+            torch.testing.assert_close(theirs.grad, ours.grad, atol=1e-4, rtol=1e-3)
+    settings = TrainSettings(model=arranged.settings)
+    stored = [save_checkpoint(tmp_path / f"{i}.safetensors", m, settings, {}) for i, m in enumerate((plain, arranged))]
+    assert stored[0] == stored[1]
+
+
+def test_muon_trains_convolutions_in_time_too() -> None:
+    optimizer = build_optimizer(model_of("gamanet"), StageSettings(optimizer="muon"))
+    by_muon = [p.ndim for group in optimizer.param_groups if group["muon"] for p in group["params"]]
+    others = [
+        p.shape[1] for group in optimizer.param_groups if not group["muon"] for p in group["params"] if p.ndim > 2
+    ]
+    assert {4, 5} <= set(by_muon)
+    assert others and set(others) == {3}, "only the first layers, which see colours, are left to AdamW"
 
 
 def _millions(family: str) -> float:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import timm
+import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torchvision.models.vgg import make_layers
@@ -27,6 +28,13 @@ TEN_LAYERS = 13
 class ConvTower(Tower):
     """A tower with convolutions: norms over the batch keep the statistics they were loaded with."""
 
+    def arrange(self) -> None:
+        """Lay weights of convolutions out as processors read them, channels last: the numbers stay the same."""
+        formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+        for parameter in self.parameters():
+            if parameter.ndim in formats:
+                parameter.data = parameter.data.contiguous(memory_format=formats[parameter.ndim])
+
     def train(self, mode: bool = True) -> ConvTower:
         """Switch to training or back, except for norms over the batch."""
         super().train(mode)
@@ -37,8 +45,8 @@ class ConvTower(Tower):
 
     @staticmethod
     def is_hidden_matrix(name: str) -> bool:
-        """Convolutions of the backbone in two dimensions, without the first one."""
-        first = ("backbone.0.weight", "backbone.conv1.weight")
+        """Convolutions of the backbone, without the first one."""
+        first = ("backbone.0.weight", "backbone.conv1.weight", "backbone.stem.0.weight")
         return name.startswith("backbone.") and name.endswith(".weight") and name not in first
 
 

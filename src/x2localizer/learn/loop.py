@@ -87,6 +87,7 @@ def train(
         fresh = origin is None and not any((out / name / "last.safetensors").is_file() for name in STAGES)
         model = Model(settings.model, pretrained=fresh).to(fabric.device)
         model.set_checkpointing(settings.checkpointing)
+        model.arrange()
         if origin is not None:
             load_start(model, origin)
         # Frozen codes are kept next to the model that made them: runs that start from it share the work.

@@ -62,6 +62,11 @@ class Model(nn.Module):
         self.ground.set_checkpointing(on)
         self.aerial.set_checkpointing(on)
 
+    def arrange(self) -> None:
+        """Lay weights out in memory as they are read fastest."""
+        self.ground.arrange()
+        self.aerial.arrange()
+
     def set_trainable(self, what: Trains) -> None:
         """Freeze all but what a stage trains; a model without adapters trains its towers instead of them."""
         adapted = self.family.has_adapters(self.settings)

@@ -81,7 +81,9 @@ def build_optimizer(model: Model, settings: StageSettings) -> torch.optim.Optimi
     wanted = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     if settings.optimizer == "adamw":
         return torch.optim.AdamW([p for _, p in wanted], settings.lr, weight_decay=settings.weight_decay)
-    hidden = {name for name, p in wanted if p.ndim in (2, 4) and model.family.is_hidden_matrix(name.partition(".")[2])}
+    hidden = {
+        name for name, p in wanted if p.ndim in (2, 4, 5) and model.family.is_hidden_matrix(name.partition(".")[2])
+    }
     if not hidden:
         raise ConfigError(
             f"The family '{model.settings.family}' has no matrices that Muon could train in this stage.",
