@@ -347,10 +347,14 @@ def test_the_bench_measures_a_step_and_resumes(tmp_path: Path) -> None:
     row = bench_family("town-cvlnet")
     assert row["stage"] == "full"
     assert np.isfinite(row["loss"])
+    assert row["encode_ms"] > 0
     counts = bench_families(["town-cvlnet"], counted=True)["town-cvlnet"]
     assert counts == {name: row[name] for name in counts}
     assert counts["gflops_preset_step"] == pytest.approx(12 * counts["gflops_step"])
-    (tmp_path / "done.json").write_text(json.dumps({"town-cvlnet": row}))
+    (tmp_path / "done.json").write_text(json.dumps({"rows": {"town-cvlnet": row}}))
     assert bench_families(["town-cvlnet"], out=tmp_path / "done.json") == {"town-cvlnet": row}
     with pytest.raises(ConfigError, match="Did you mean 'town-cvlnet'"):
         bench_families(["town-cvlnte"])
+    own = bench_families(["town-cvlnet"], batch=0, counted=True)["town-cvlnet"]
+    assert own["batch"] == 24
+    assert own["gflops_step"] == counts["gflops_preset_step"]

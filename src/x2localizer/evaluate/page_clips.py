@@ -110,6 +110,21 @@ def _compression(values: Values) -> str:
     )
 
 
+def _families(values: Values) -> str:
+    rows = values["rows"]
+    return (
+        "Each network at the paper's size and at that of towns, with random weights: one training step on the CPU, and "
+        "the time to encode a prefix of eight frames (one frame for GAMa-Net, DSM and L2LTR, which have no prefixes): "
+        "`x2l bench families --preset gama-timesformer` and so on; those of towns with `--batch 0 --times 3 "
+        "--precision bf16-mixed`.\n\n"
+    ) + tables.markdown(
+        ["preset", "stage", "parameters", "batch", "GFLOP a step", "precision", "step", "peak memory", "encodes in"],
+        ((name, row["stage"], f"{row['params_m']:.1f} M", row["batch"], f"{row['gflops_step']:,.0f}", row["precision"],
+          f"{row['step_s']:.2f} s", f"{row['peak_gb']:.1f} GB", f"{row['encode_ms']:,.1f} ms")
+         for name, row in rows.items()),
+    )  # fmt: skip
+
+
 def _decoding(values: Values) -> str:
     return (
         "Frames of clips matched one by one, along our path, and by the temporal decoder, on the same candidates: "
@@ -240,6 +255,7 @@ CLIP_SECTIONS = (
     Section("Beyond the paper: every frame counts", "coarse", _every_frame),
     Section("Beyond the paper: every frame counts in training", "beyond", _every_frame_in_training),
     Section("Denser streams and chosen frames", "streams", _streams, optional=True),
+    Section("Size, work and time of every network", "families", _families, optional=True),
     Section("Temporal decoding on clips", "decoding", _decoding, optional=True),
     Section("Smaller bundles", "compression", _compression, optional=True),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 from rich.table import Table
@@ -21,7 +21,7 @@ from x2localizer.cli.common import (
     status_lines,
 )
 from x2localizer.config import TrainSettings, load_config
-from x2localizer.errors import ConfigError
+from x2localizer.errors import ConfigError, UserError
 
 if TYPE_CHECKING:
     from x2localizer.learn.precision import Precision
@@ -58,8 +58,11 @@ def families(
     preset: Annotated[
         list[str] | None, typer.Option(help="Only this preset, such as gama-timesformer; all baselines by default.")
     ] = None,
-    batch: Annotated[int, typer.Option(min=2, help="Videos, or frames, in the training step.")] = 2,
+    batch: Annotated[
+        int, typer.Option(min=0, help="Videos, or pairs, in the training step; 0 for as many as the preset has.")
+    ] = 2,
     times: Annotated[int, typer.Option(min=1, help="Steps of each; the fastest counts.")] = 1,
+    precision: Annotated[Literal["32-true", "bf16-mixed"], typer.Option(help="Of the step.")] = "32-true",
     out: Annotated[
         Path | None, typer.Option(help="Add results to this JSON file; what is in it is not measured again.")
     ] = None,
@@ -68,20 +71,30 @@ def families(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Parameters of the baselines, and work, time and memory of one training step of each with random weights."""
+    """Parameters of our networks and the baselines; work, time and memory of one training step with random weights.
+
+    Also the time to encode a prefix of eight frames, or one frame where a network has no prefixes.
+    """
+    if batch == 1:
+        raise UserError("A training step needs two pairs: others are its negatives.", "Set --batch 2, or more.")
     needs_training()
     from x2localizer.learn.bench_families import PRESETS, bench_families  # noqa: PLC0415 - torch takes seconds to load
 
     with status_lines("measuring ...", quiet=as_json) as report:
-        found = bench_families(preset or PRESETS, batch, times, out, counted, report)
+        found = bench_families(preset or PRESETS, batch, times, out, counted, report, precision, measured)
     values: dict[str, object] = dict(found)
     if not as_json:
         values = {
             name: f"{row['params_m']:.1f} M, {row['gflops_step']:,.0f} GFLOP"
-            + (f", {row['step_s']:.3g} s, {row['peak_gb']:.2g} GB" if "step_s" in row else "")
+            + (
+                f", {row['step_s']:.3g} s, {row['peak_gb']:.2g} GB, encodes in {row['encode_ms']:.3g} ms"
+                if "step_s" in row
+                else ""
+            )
             for name, row in found.items()
         }
-    show_values(f"one training step, batch {batch}: parameters, work, time, peak memory", values, as_json)
+    size = batch or "of the preset"
+    show_values(f"one training step, batch {size}: parameters, work, time, peak memory", values, as_json)
 
 
 @app.command(epilog="Example: x2l bench loader --data data/gama --json")
