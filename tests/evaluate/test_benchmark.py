@@ -29,7 +29,7 @@ from x2localizer.evaluate.benchmark import (
 )
 from x2localizer.evaluate.completed import completed, kept_text
 from x2localizer.evaluate.page import page_of
-from x2localizer.evaluate.seeds import STAGE_OF, Hits, checkpoint_of, seed_claims, seed_rows
+from x2localizer.evaluate.seeds import STAGE_OF, Hits, checkpoint_of, measure_seeds, seed_claims, seed_rows
 from x2localizer.metrics import bootstrap_interval, nested_interval
 from x2localizer.show.plots import save_heatmaps
 from x2localizer.types import Floats
@@ -107,6 +107,17 @@ def test_the_command_measures_what_is_missing_and_writes_the_page(
     seeds = json.loads((results / "seeds" / "results.json").read_text())
     assert {row["model"] for row in seeds["rows"]} == {"X²Localizer"}
     assert "DeiT* with seed 44" in seeds["untrained"]
+    # Another seed, measured on another day without the first: both count.
+    (runs / "town").rename(runs / "town-seed-43")
+    later = measure_seeds(tiny_dataset, "test", runs, tmp_path / "work", lambda what, done, total: None, seeds)
+    assert later is not None
+    assert {tuple(row["seeds"]) for row in later["rows"]} == {(42, 43)}
+    assert later["rows"][0]["mean"] == seeds["rows"][0]["mean"], "the same weights"
+    elsewhere = {**seeds, "clips": "others"}
+    alone = measure_seeds(tiny_dataset, "test", runs, tmp_path / "work", lambda what, done, total: None, elsewhere)
+    assert alone is not None
+    assert {tuple(row["seeds"]) for row in alone["rows"]} == {(43,)}
+    (runs / "town-seed-43").rename(runs / "town")
     assert "Not trained: X²Localizer with seed 43" in page
     assert "Not trained: global only" in page
     wrong = CliRunner().invoke(app, [*words, "--again", "everything"])

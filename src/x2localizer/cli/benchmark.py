@@ -12,7 +12,7 @@ import typer
 
 from x2localizer.cli.common import SetOption, measured, needs_training, progress_bar, say, status_lines
 from x2localizer.errors import UserError
-from x2localizer.files import write_text
+from x2localizer.files import read_json, write_text
 from x2localizer.types import Progress
 
 if TYPE_CHECKING:  # heavy, and not needed for --help
@@ -134,7 +134,9 @@ def _measure(
                 values = measure(lambda what, done, total: progress(done, total, what))
             if values is not None:
                 path = results / name / "results.json"
-                values = completed(measured({"split": "test", **values}), path, [*benchmark.VARIANTS])
+                values = measured({"split": "test", **values})
+                if name != "seeds":  # which takes in the earlier ones itself
+                    values = completed(values, path, [*benchmark.VARIANTS])
                 write_text(path, json.dumps(values, indent=1) + "\n")
 
         return step
@@ -161,7 +163,12 @@ def _measure(
         "long-range": protocol("long-range", ["town", *garet]),
         "long-range-dataset": protocol("long-range", ["town", *garet], "dataset"),
         "tracking": protocol("tracking", ["town"]),
-        "seeds": table("seeds", lambda report: seeds.measure_seeds(data, "test", runs, work, report)),
+        "seeds": table(
+            "seeds",
+            lambda report: seeds.measure_seeds(
+                data, "test", runs, work, report, _read(results / "seeds" / "results.json")
+            ),
+        ),
     }
     for name in (name for name in TABLES if name in wanted):
         if (results / name / "results.json").is_file() and name not in again:
@@ -169,3 +176,7 @@ def _measure(
             continue
         say(name)
         steps[name]()
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    return dict(read_json(path)) if path.is_file() else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -69,28 +70,60 @@ def checkpoint_of(runs: Path, model: str, seed: int) -> Path:
     return runs / (run if seed == SEEDS[0] else f"{run}-seed-{seed}") / stage / "best.safetensors"
 
 
-def measure_seeds(data: Path, split: str, runs: Path, work: Path, report: Progress) -> dict[str, Any] | None:
-    """Prefix retrieval of all seeds that were trained, and the claims over them; None if none was."""
-    source, hits, untrained, gallery = open_dataset(data), Hits(), [], 0
+def measure_seeds(
+    data: Path, split: str, runs: Path, work: Path, report: Progress, earlier: dict[str, Any] | None = None
+) -> dict[str, Any] | None:
+    """Prefix retrieval of all seeds that were trained, and the claims over them; None if none was.
+
+    earlier: results of other seeds, which count as well if they are about the same clips.
+    """
+    source = open_dataset(data)
+    gallery, clips = len(source.regions(split)), source.clips_name(split)
+    hits = _unpacked(earlier) if earlier is not None and earlier.get("clips") == clips else Hits()
     for model in STAGE_OF:
         for seed in SEEDS:
             checkpoint = checkpoint_of(runs, model, seed)
             if not checkpoint.with_name("done.json").is_file():
-                untrained.append(f"{model} with seed {seed}")
                 continue
             chosen = entrants(str(checkpoint))
-            rows, gallery = protocols.prefix_rows(chosen, source, split, work, report)
+            rows, _ = protocols.prefix_rows(chosen, source, split, work, report)
             for row in (row for row in rows if row.similarity in SIMILARITIES):
                 for budget, ranks in row.ranks.items():
                     own = hits.setdefault((model, row.similarity, budget), {})
                     own[seed] = 100.0 * (ranks <= 1).astype(np.float64)
     if not hits:
         return None
+    hits = {key: dict(sorted(by_seed.items())) for key, by_seed in hits.items()}
+    there = {(key[0], seed) for key, by_seed in hits.items() for seed in by_seed}
+    untrained = [f"{model} with seed {seed}" for model in STAGE_OF for seed in SEEDS if (model, seed) not in there]
     videos = len(next(iter(next(iter(hits.values())).values())))
     return {
-        "videos": videos, "gallery": gallery, "untrained": untrained,
+        "videos": videos, "gallery": gallery, "clips": clips, "untrained": untrained,
         "rows": [asdict(row) for row in seed_rows(hits)], "claims": [asdict(claim) for claim in seed_claims(hits)],
+        "hits": _packed(hits),
     }  # fmt: skip
+
+
+def _packed(hits: Hits) -> list[dict[str, Any]]:
+    """Hits for a results file, a bit for each video: other seeds can be measured beside them later."""
+    return [
+        {
+            "model": model, "similarity": similarity, "budget": budget, "seed": seed,
+            "bits": base64.b64encode(np.packbits(found > 0).tobytes()).decode("ascii"),
+        }
+        for (model, similarity, budget), by_seed in hits.items()
+        for seed, found in by_seed.items()
+    ]  # fmt: skip
+
+
+def _unpacked(values: dict[str, Any]) -> Hits:
+    hits = Hits()
+    for row in values["hits"]:
+        bits = np.unpackbits(np.frombuffer(base64.b64decode(row["bits"]), np.uint8), count=values["videos"])
+        hits.setdefault((row["model"], row["similarity"], row["budget"]), {})[row["seed"]] = 100.0 * bits.astype(
+            np.float64
+        )
+    return hits
 
 
 def seed_rows(hits: Hits) -> list[SeedRow]:
