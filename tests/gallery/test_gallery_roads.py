@@ -20,7 +20,7 @@ from x2localizer.gallery.roads import from_rows, to_rows
 from x2localizer.gallery.tiles import TileReader
 from x2localizer.localize import Localizer
 from x2localizer.search import Searcher
-from x2localizer.show.gallery_map import draw_gallery, gallery_picture, roads_picture
+from x2localizer.show.gallery_map import areas_apart, draw_gallery, gallery_picture, roads_picture
 from x2localizer.sources.roads import Roads, read_roads
 from x2localizer.types import Region
 
@@ -211,6 +211,23 @@ def test_a_bad_file_makes_no_gallery(tmp_path: Path) -> None:
             index_roads(tmp_path / name, tmp_path / "g")
         with pytest.raises(GalleryError, match="no gallery"):
             open_gallery(tmp_path / "g")
+
+
+def test_areas_that_lie_apart_are_drawn_beside_each_other(tiny_bundle: Bundle, tmp_path: Path) -> None:
+    for x, side in ((160003, 11), (200003, 9)):  # 3,000 km apart: one map of both would be all paper
+        index(write_noise(tmp_path / f"{x}.tif", x, 200005, side), tiny_bundle, tmp_path / "g")
+    gallery = open_gallery(tmp_path / "g")
+    drawn = gallery_picture(gallery)
+    assert max(drawn.shape) < 2000
+    assert (drawn.std(-1) > 20).mean() > 0.3, "imagery fills the sheet, not paper"
+
+
+def test_areas_are_cells_that_touch() -> None:
+    world = 1 << 19
+    x = np.array([0, 70, 130, 1000, 1001, world - 1])
+    y = np.array([640, 640, 700, 640, 641, 640])
+    assert [rows.tolist() for rows in areas_apart(x, y, 19)] == [[0, 1, 2, 5], [3, 4]], "also across the antimeridian"
+    assert [rows.tolist() for rows in areas_apart(x[:1], y[:1], 19)] == [[0]]
 
 
 def test_roads_are_drawn_where_they_are(tiny_bundle: Bundle, tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ from PIL import ImageDraw
 from x2localizer import geo
 from x2localizer.gallery.grid import BLOCK, TileSpan
 from x2localizer.gallery.store import PICTURE_PX, Gallery
+from x2localizer.show.pictures import contact_sheet
 from x2localizer.sources.roads import RoadKind, Roads
-from x2localizer.types import Bools, Floats, Image, Position, Region
+from x2localizer.types import Bools, Floats, Image, Ints, Position, Region
 
 MOST_PIXELS = 4096
 """Along a side; larger areas are shown at a half, a quarter, ..."""
@@ -22,6 +23,8 @@ PAPER = 225
 NO_DATA, LEAST_DATA = 8, 0.3
 """Pixels below this brightness hold no data, and neither do tiles with a smaller share of brighter ones. JPEG makes
 black a little brighter, and much so beside a tile that holds data."""
+APART_TILES, MOST_AREAS = 64, 24
+"""Tiles along the side of a cell of :func:`areas_apart`, about 4 km; and areas drawn at the most."""
 ROAD_COLOURS = {RoadKind.MAIN: (255, 176, 32), RoadKind.STREET: (255, 255, 255), RoadKind.SERVICE: (176, 190, 200)}
 ROAD_WIDTHS = {RoadKind.MAIN: 2.2, RoadKind.STREET: 1.5, RoadKind.SERVICE: 1.0}
 """In thousandths of the picture's longer side."""
@@ -114,11 +117,39 @@ def paint_imagery(gallery: Gallery, span: TileSpan, most_px: int = MOST_PIXELS) 
 
 
 def gallery_picture(gallery: Gallery) -> Image:
-    """The map of a whole gallery: its imagery and its roads."""
+    """The map of a whole gallery: its imagery and its roads. Areas that lie far apart are drawn beside each other."""
     table = gallery.regions
-    if len(table):
-        return draw_gallery(gallery, [table.region(row) for row in range(len(table))]).image
-    return roads_picture(gallery.roads())
+    if not len(table):
+        return roads_picture(gallery.roads())
+    areas = areas_apart(table.x, table.y, table.zoom)
+    drawn = [draw_gallery(gallery, [table.region(int(row)) for row in rows]).image for rows in areas[:MOST_AREAS]]
+    if len(areas) == 1:
+        return drawn[0]
+    lats, lons = table.centres()
+    middles = [rows[len(rows) // 2] for rows in areas[:MOST_AREAS]]
+    places = [f"{lats[row]:.4f}, {lons[row]:.4f}" for row in middles]
+    labels = [f"{len(rows):,} regions around {place}" for rows, place in zip(areas, places, strict=False)]
+    shown = f"the {MOST_AREAS} largest of " if len(areas) > MOST_AREAS else ""
+    columns = min(3, len(drawn))
+    return contact_sheet(drawn, labels, columns, width=1400 // columns, title=f"{shown}{len(areas):,} areas")
+
+
+def areas_apart(x: Ints, y: Ints, zoom: int) -> list[Ints]:
+    """Rows of regions that lie together, the largest area first: cells that touch are one area, empty ones part two."""
+    world = max(1, (1 << zoom) // APART_TILES)
+    cells, cell_of = np.unique(np.stack([x // APART_TILES % world, y // APART_TILES], 1), axis=0, return_inverse=True)
+    number = {(int(column), int(row)): i for i, (column, row) in enumerate(cells)}
+    area = np.full(len(cells), -1, np.int64)
+    for first in range(len(cells)):
+        found = [first] if area[first] < 0 else []
+        while found:
+            cell = found.pop()
+            area[cell] = first
+            column, row = (int(value) for value in cells[cell])
+            around = [((column + dx) % world, row + dy) for dx in (-1, 0, 1) for dy in (-1, 0, 1)]
+            found += [number[place] for place in around if place in number and area[number[place]] < 0]
+    of_rows = area[cell_of.reshape(-1)]
+    return sorted((np.flatnonzero(of_rows == name) for name in np.unique(area)), key=len, reverse=True)
 
 
 def roads_picture(roads: Roads, pixels: int = 1400, z: int = 19) -> Image:
