@@ -6,10 +6,11 @@ question: the same clips and regions. The page says of each when it was measured
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from x2localizer.files import read_json
 
 Values = dict[str, Any]
 
@@ -19,7 +20,7 @@ def completed(new: Values, path: Path, order: Sequence[str]) -> Values:
 
     order: runs in the order of the table; others come first, as they are.
     """
-    old = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    old = read_json(path) if path.is_file() else {}
     if not new.get("clips") or old.get("clips") != new["clips"] or old.get("split") != new.get("split"):
         return new
     measured = {_name(row) for row in new["rows"]}

@@ -110,9 +110,7 @@ def bench_family(preset: str, batch: int = 2, times: int = 1, precision: Precisi
 def _encoding(model: Model) -> Callable[[], None]:
     """Encodes a full prefix, or one frame if the network has no prefixes."""
     m = model.eval().settings
-    frames = torch.randn(1, m.frames, 3, m.frame_height, m.frame_width)
-    ahead = torch.arange(m.frames, dtype=torch.float32) * 50
-    poses = torch.stack([0 * ahead, ahead, 0 * ahead], -1)[None]
+    frames, poses = torch.randn(1, m.frames, 3, m.frame_height, m.frame_width), _poses(1, m.frames)
 
     @torch.inference_mode()
     def encode() -> None:
@@ -165,6 +163,10 @@ def _regions(settings: TrainSettings, batch: int) -> RegionBatch:
     m = settings.model
     frames = torch.randn(batch, m.frames, 3, m.frame_height, m.frame_width)
     tiles = torch.randn(batch, m.region_tiles**2, 3, m.tile_px, m.tile_px)
-    ahead = torch.arange(m.frames, dtype=torch.float32) * 50
-    poses = torch.stack([0 * ahead, ahead, 0 * ahead], -1).repeat(batch, 1, 1)
-    return RegionBatch(frames, tiles, _places(batch), poses)
+    return RegionBatch(frames, tiles, _places(batch), _poses(batch, m.frames))
+
+
+def _poses(batch: int, frames: int) -> Tensor:
+    """Of cameras that drive straight ahead."""
+    ahead = torch.arange(frames, dtype=torch.float32) * 50
+    return torch.stack([0 * ahead, ahead, 0 * ahead], -1).repeat(batch, 1, 1)
