@@ -132,6 +132,7 @@ def test_missing_runs_are_trained_and_go_on_from_each_other(tiny_dataset: Path, 
         Planned("c", str(small), ("image",), teacher="a/image/best.safetensors"),
     )
     assert plan[2].command("data", "runs").endswith("--set image_teacher=runs/a/image/best.safetensors")
+    assert plan[0].command("data", "runs", ["seed=7"]).endswith("--set seed=7")
     with pytest.raises(UserError, match=r"c starts from .*--only a"):
         train_missing(tiny_dataset, tmp_path, plan[2:])
     said: list[str] = []

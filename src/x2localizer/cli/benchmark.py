@@ -70,7 +70,10 @@ def town(
     if dry:
         for planned in benchmark.missing(runs, chosen):
             spent = benchmark.expected_s(runs, planned)
-            say(planned.command(str(data), str(runs)) + (f"  # {spent / 60:.0f} minutes" if spent else ""))
+            say(
+                planned.command(str(data), str(runs), overrides or [])
+                + (f"  # {spent / 60:.0f} minutes" if spent else "")
+            )
         return
     if not page_only:
         needs_training()
@@ -128,14 +131,16 @@ def _measure(
 
         return step
 
-    def table(name: str, measure: Callable[[Progress], dict[str, Any] | None]) -> Callable[[], None]:
+    def table(
+        name: str, measure: Callable[[Progress], dict[str, Any] | None], *, by_run: bool = False
+    ) -> Callable[[], None]:
         def step() -> None:
             with progress_bar("encoding") as progress:
                 values = measure(lambda what, done, total: progress(done, total, what))
             if values is not None:
                 path = results / name / "results.json"
                 values = measured({"split": "test", **values})
-                if name != "seeds":  # which takes in the earlier ones itself
+                if by_run:
                     values = completed(values, path, [*benchmark.VARIANTS])
                 write_text(path, json.dumps(values, indent=1) + "\n")
 
@@ -153,9 +158,9 @@ def _measure(
         "coarse": protocol("coarse", main),
         "fine": protocol("fine", frames),
         "random-start": protocol("random-start", ours),
-        "ablations": table("ablations", variants(list(benchmark.ABLATIONS), mix)),
-        "beyond": table("beyond", variants(list(benchmark.BEYOND), (*mix, "s_best"))),
-        "sensitivity": table("sensitivity", variants(list(benchmark.SENSITIVITY), mix)),
+        "ablations": table("ablations", variants(list(benchmark.ABLATIONS), mix), by_run=True),
+        "beyond": table("beyond", variants(list(benchmark.BEYOND), (*mix, "s_best")), by_run=True),
+        "sensitivity": table("sensitivity", variants(list(benchmark.SENSITIVITY), mix), by_run=True),
         "candidates": table(
             "candidates", lambda report: benchmark.measure_candidates(released, data, "test", work, report)
         ),

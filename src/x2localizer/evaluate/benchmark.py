@@ -48,14 +48,14 @@ class Planned:
         """Where its last stage tells that it is done."""
         return f"{self.name}/{self.stages[-1]}/done.json"
 
-    def command(self, data: str, runs: str) -> str:
+    def command(self, data: str, runs: str, more: Sequence[str] = ()) -> str:
         """As a user would type it."""
         words = ["x2l", "train", "--preset", self.preset, "--data", data, "--out", f"{runs}/{self.name}"]
         if self.stages != STAGES:
             words += ["--stages", ",".join(self.stages)]
         if self.start:
             words += ["--start", f"{runs}/{self.start}"]
-        for item in self.settings(runs):
+        for item in self.settings(runs, more):
             words += ["--set", item]
         return shlex.join(words)
 

@@ -120,9 +120,8 @@ def _unpacked(values: dict[str, Any]) -> Hits:
     hits = Hits()
     for row in values["hits"]:
         bits = np.unpackbits(np.frombuffer(base64.b64decode(row["bits"]), np.uint8), count=values["videos"])
-        hits.setdefault((row["model"], row["similarity"], row["budget"]), {})[row["seed"]] = 100.0 * bits.astype(
-            np.float64
-        )
+        by_seed = hits.setdefault((row["model"], row["similarity"], row["budget"]), {})
+        by_seed[row["seed"]] = 100.0 * bits.astype(np.float64)
     return hits
 
 

@@ -122,16 +122,16 @@ def gallery_picture(gallery: Gallery) -> Image:
     if not len(table):
         return roads_picture(gallery.roads())
     areas = areas_apart(table.x, table.y, table.zoom)
-    drawn = [draw_gallery(gallery, [table.region(int(row)) for row in rows]).image for rows in areas[:MOST_AREAS]]
+    shown = areas[:MOST_AREAS]
+    drawn = [draw_gallery(gallery, [table.region(int(row)) for row in rows]).image for rows in shown]
     if len(areas) == 1:
         return drawn[0]
     lats, lons = table.centres()
-    middles = [rows[len(rows) // 2] for rows in areas[:MOST_AREAS]]
-    places = [f"{lats[row]:.4f}, {lons[row]:.4f}" for row in middles]
-    labels = [f"{len(rows):,} regions around {place}" for rows, place in zip(areas, places, strict=False)]
-    shown = f"the {MOST_AREAS} largest of " if len(areas) > MOST_AREAS else ""
+    middles = [(len(rows), rows[len(rows) // 2]) for rows in shown]
+    labels = [f"{count:,} regions around {lats[row]:.4f}, {lons[row]:.4f}" for count, row in middles]
+    of = f"the {MOST_AREAS} largest of " if len(shown) < len(areas) else ""
     columns = min(3, len(drawn))
-    return contact_sheet(drawn, labels, columns, width=1400 // columns, title=f"{shown}{len(areas):,} areas")
+    return contact_sheet(drawn, labels, columns, width=1400 // columns, title=f"{of}{len(areas):,} areas")
 
 
 def areas_apart(x: Ints, y: Ints, zoom: int) -> list[Ints]:
