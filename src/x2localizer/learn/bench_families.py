@@ -21,6 +21,7 @@ from x2localizer.errors import ConfigError, nearest
 from x2localizer.files import read_json, write_text
 from x2localizer.learn.batches import PairBatch, RegionBatch
 from x2localizer.learn.checks import stages_of
+from x2localizer.learn.memory import keep_freed_memory
 from x2localizer.learn.model import Model
 from x2localizer.learn.optimizer import build_optimizer
 from x2localizer.learn.stages import Stage, full_stage, image_stage
@@ -81,6 +82,7 @@ def bench_family(preset: str, batch: int = 2, times: int = 1, precision: Precisi
     counts = count_family(settings, batch)
     batch = counts["batch"]
     torch.manual_seed(settings.seed)
+    keep_freed_memory()  # as a training does
     model = Model(settings.model, pretrained=False)
     model.arrange()
     nothing = cast(Any, None)  # the losses need no data

@@ -39,6 +39,7 @@ from x2localizer.learn.families.headings import HeadingTower
 from x2localizer.learn.frozen import freeze
 from x2localizer.learn.gather import average_gradients, rank_and_world
 from x2localizer.learn.loader import ahead
+from x2localizer.learn.memory import keep_freed_memory
 from x2localizer.learn.model import Model
 from x2localizer.learn.optimizer import build_optimizer
 from x2localizer.learn.stages import Batch, Stage, full_stage, heading_stage, image_stage, progressive_stage
@@ -142,6 +143,7 @@ def _launch(settings: TrainSettings) -> Fabric:
     """Fabric with the device, the precision and the processes of the settings."""
     if settings.threads:
         torch.set_num_threads(settings.threads)
+    keep_freed_memory()
     # The others wait while the first process encodes all regions, which may take longer than the usual ten minutes.
     strategy = DDPStrategy(timeout=timedelta(hours=6)) if settings.devices * settings.nodes > 1 else "auto"
     try:
