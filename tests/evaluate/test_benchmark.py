@@ -140,6 +140,11 @@ def test_missing_runs_are_trained_and_go_on_from_each_other(tiny_dataset: Path, 
     assert missing(tmp_path, plan) == []
     assert any(line.startswith("b: progressive 2 of 2") for line in said)
     train_missing(tiny_dataset, tmp_path, plan, lambda _: pytest.fail("it was trained already"))
+    (tmp_path / plan[0].last).unlink()
+    (left,) = missing(tmp_path, plan)
+    assert (left.stages, left.start) == (("full",), "a/image/best.safetensors")
+    train_missing(tiny_dataset, tmp_path, plan)
+    assert missing(tmp_path, plan) == []
 
 
 @pytest.mark.torch
@@ -150,7 +155,13 @@ def test_stage_1_is_taken_from_a_bundle(tmp_path: Path) -> None:
     words = ["benchmark", "town", "--dry", "--from-bundle", "--runs", str(tmp_path)]
     run = CliRunner().invoke(app, words)
     assert run.exit_code == 0, run.exception
-    assert "town-centred" not in run.output.split("--start")[0], "the first part of stage 1 is not needed either"
+    assert "town-centred" not in run.output, "the first part of stage 1 is not needed either"
+    first = run.output.splitlines()[0]
+    assert f"--stages full,progressive --start {tmp_path / benchmark.STAGE_1}" in first
+    assert "image." not in first.replace(benchmark.STAGE_1, ""), "settings of a stage that is there"
+    assert not any(tmp_path.iterdir()), "a dry run writes nothing"
+    take_stage_1("town", tmp_path)
+    assert CliRunner().invoke(app, [word for word in words if word != "--from-bundle"]).output == run.output
     taken, bundle = load_checkpoint(tmp_path / benchmark.STAGE_1), load_origin(Path("town"))
     assert taken.state["stage"] == "image"
     towers = [name for name in bundle.tensors if ".backbone." in name]

@@ -64,11 +64,8 @@ def town(
     if unknown:
         raise UserError(f"There is no table {unknown[0]}.", f"They are: {', '.join(TABLES)}.")
     chosen = benchmark.PLAN if not only else tuple(benchmark.planned_as(name) for name in only)
-    if from_bundle:
-        needs_training()
-        benchmark.take_stage_1("town", runs)
     if dry:
-        for planned in benchmark.missing(runs, chosen):
+        for planned in benchmark.missing(runs, chosen, stage_1=from_bundle):
             spent = benchmark.expected_s(runs, planned)
             say(
                 planned.command(str(data), str(runs), overrides or [])
@@ -77,6 +74,8 @@ def town(
         return
     if not page_only:
         needs_training()
+        if from_bundle:
+            benchmark.take_stage_1("town", runs)
         if train:
             with status_lines("training ...") as report:
                 benchmark.train_missing(data, runs, chosen, report, overrides or [])

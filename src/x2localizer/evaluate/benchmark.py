@@ -63,6 +63,12 @@ class Planned:
         """What differs from the preset, and what a user sets besides."""
         return [*self.overrides, *([f"image_teacher={runs}/{self.teacher}"] if self.teacher else []), *more]
 
+    def after_stage_1(self) -> Planned:
+        """What is left of it once stage 1 is done."""
+        own = f"{self.name}/image/best.safetensors"
+        kept = tuple(item for item in self.overrides if not item.startswith("image."))
+        return replace(self, stages=self.stages[1:], start=own, overrides=kept, teacher=None)
+
 
 def variant_of(start: str, name: str, overrides: tuple[str, ...]) -> Planned:
     """Stage 3 once more, with another objective, a quarter as long as the released model."""
@@ -209,10 +215,24 @@ def expected_s(runs: Path, planned: Planned) -> float | None:
     return None
 
 
-def missing(runs: Path, plan: Sequence[Planned] = PLAN) -> list[Planned]:
-    """What is still to be trained; the first part of stage 1 is not where the second is done."""
-    done = {MAIN[0].name} if (runs / MAIN[1].name / "image" / "done.json").is_file() else set()
-    return [planned for planned in plan if planned.name not in done and not (runs / planned.last).is_file()]
+def missing(runs: Path, plan: Sequence[Planned] = PLAN, *, stage_1: bool = False) -> list[Planned]:
+    """What is still to be trained.
+
+    stage_1: as if the stage 1 that all share were there.
+    """
+
+    def begun(planned: Planned) -> bool:
+        own = f"{planned.name}/image/best.safetensors"
+        return (stage_1 and own == STAGE_1) or (runs / planned.name / "image" / "done.json").is_file()
+
+    unneeded = {MAIN[0].name} if begun(MAIN[1]) else set()
+    left = [planned for planned in plan if planned.name not in unneeded and not (runs / planned.last).is_file()]
+    return [
+        planned.after_stage_1()
+        if planned.stages[0] == "image" and len(planned.stages) > 1 and begun(planned)
+        else planned
+        for planned in left
+    ]
 
 
 def take_stage_1(bundle: str, runs: Path) -> None:
@@ -240,16 +260,14 @@ def train_missing(
     from x2localizer.learn.loop import train  # noqa: PLC0415 - torch is heavy
 
     for planned in missing(runs, plan):
-        begun = "image" in planned.stages and (runs / planned.name / "image" / "done.json").is_file()
-        origin = None if begun else planned.start  # what comes before stage 1 is not needed after it
-        for needed in filter(None, (origin, planned.teacher)):
+        for needed in filter(None, (planned.start, planned.teacher)):
             if not (runs / needed).is_file():
                 raise UserError(
                     f"{planned.name} starts from {runs / needed}, which is not there.",
                     f"Train that first: x2l benchmark town --only {needed.split('/')[0]}",
                 )
         settings = load_config(TrainSettings, "train", planned.preset, planned.settings(str(runs), overrides))
-        start = None if origin is None else runs / origin
+        start = None if planned.start is None else runs / planned.start
         train(
             settings, data, runs / planned.name, planned.stages,
             lambda stage, step, steps, values, name=planned.name: report(  # type: ignore[misc]
