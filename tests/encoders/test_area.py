@@ -27,6 +27,13 @@ def test_a_camera_has_the_code_of_the_tile_it_looks_at(ahead: int) -> None:
                 np.testing.assert_array_equal(seen[row, column, heading], expected)
 
 
+def test_the_second_half_of_a_code_is_of_a_tile_further_ahead() -> None:
+    codes = np.random.default_rng(3).normal(size=(6, 5, 8, 4)).astype(np.float32)
+    seen = seen_from(codes, 1, 3)
+    np.testing.assert_array_equal(seen[..., :2], seen_from(codes, 1)[..., :2])
+    np.testing.assert_array_equal(seen[..., 2:], seen_from(codes, 3)[..., 2:])
+
+
 def test_an_area_smaller_than_a_look_has_no_codes() -> None:
     assert not seen_from(np.ones((1, 1, 8, 3), np.float32), 1).any()
 

@@ -163,10 +163,12 @@ class LooksAhead(Bundle):
         return np.stack([np.roll(codes, heading, 1) for heading in range(self.spec.headings)], 1)
 
 
-def test_a_gallery_of_cameras_that_look_ahead_has_no_seams(imagery: Path, tiny_bundle: Bundle, tmp_path: Path) -> None:
-    encoder = LooksAhead(
-        tiny_bundle.root, tiny_bundle.model, {}, "ahead", capabilities=Capabilities(headings=8, ahead=1)
-    )
+@pytest.mark.parametrize("further", [0, 3])
+def test_a_gallery_of_cameras_that_look_ahead_has_no_seams(
+    imagery: Path, tiny_bundle: Bundle, tmp_path: Path, further: int
+) -> None:
+    looks = Capabilities(headings=8, ahead=1, further=further)
+    encoder = LooksAhead(tiny_bundle.root, tiny_bundle.model, {}, "ahead", capabilities=looks)
     gallery = index(imagery, encoder, tmp_path / "gallery")
     west, north = min(gallery.corners())[0], min(y for _, y in gallery.corners())
     n = 4 * BLOCK

@@ -16,7 +16,8 @@ from x2localizer.config import TrainSettings
 from x2localizer.datasets.dataset import open_dataset
 from x2localizer.datasets.town import make_dataset
 from x2localizer.encoders.area import steps_ahead
-from x2localizer.errors import DatasetError
+from x2localizer.encoders.protocol import Capabilities
+from x2localizer.errors import ConfigError, DatasetError
 from x2localizer.learn.batches import Videos, rng_for
 from x2localizer.learn.checkpoint import load_checkpoint, load_start, save_checkpoint
 from x2localizer.learn.encoder import CheckpointEncoder
@@ -36,6 +37,10 @@ def model(tiny_checkpoint: Path) -> Model:
     made = Model(TURNING)
     load_start(made, load_checkpoint(tiny_checkpoint))
     return made.eval()
+
+
+def looking(ahead: int, further: int = 0) -> Capabilities:
+    return Capabilities(headings=HEADINGS, ahead=ahead, further=further)
 
 
 def _tiles(n: int) -> torch.Tensor:
@@ -83,7 +88,7 @@ def wide_dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_dataset_without_a_margin_is_refused_with_advice(tiny_dataset: Path) -> None:
     videos = Videos(open_dataset(tiny_dataset), "train", MODEL)
     with pytest.raises(DatasetError, match="look ahead") as problem:
-        videos.pair_batch(rng_for(1, "image", 0), SHORT, 1)
+        videos.pair_batch(rng_for(1, "image", 0), SHORT, looking(1))
     assert "tile_margin_px=24" in problem.value.remedy
 
 
@@ -91,14 +96,39 @@ def test_a_tile_lies_half_a_tile_ahead(wide_dataset: Path) -> None:
     videos = Videos(open_dataset(wide_dataset), "train", MODEL)
     plain = SHORT.model_copy(update={"augment": False})
     for step in range(4):
-        around = videos.pair_batch(rng_for(1, "image", step), plain, 0)
-        ahead = videos.pair_batch(rng_for(1, "image", step), plain, 1)
+        around = videos.pair_batch(rng_for(1, "image", step), plain, looking(0))
+        ahead = videos.pair_batch(rng_for(1, "image", step), plain, looking(1))
         torch.testing.assert_close(around.headings, ahead.headings)
         right, down = steps_ahead(around.headings.numpy(), MODEL.tile_px / 2)
         for i, (dx, dy) in enumerate(zip(np.rint(right).astype(int), np.rint(down).astype(int), strict=True)):
             x, y = slice(max(0, dx), 32 + min(0, dx)), slice(max(0, dy), 32 + min(0, dy))
             back_x, back_y = slice(max(0, -dx), 32 + min(0, -dx)), slice(max(0, -dy), 32 + min(0, -dy))
             torch.testing.assert_close(around.tiles[i][:, y, x], ahead.tiles[i][:, back_y, back_x])
+
+
+def test_a_second_tile_lies_further_ahead(wide_dataset: Path) -> None:
+    videos = Videos(open_dataset(wide_dataset), "train", MODEL)
+    near, far = (videos.pair_batch(rng_for(1, "image", 0), SHORT, looking(ahead)) for ahead in (0, 1))
+    both = videos.pair_batch(rng_for(1, "image", 0), SHORT, looking(0, 1))
+    torch.testing.assert_close(both.tiles, near.tiles)
+    torch.testing.assert_close(both.further[:, 0], far.tiles)
+    assert near.further.shape[1] == 0
+
+
+@torch.no_grad()
+def test_half_of_a_code_is_of_the_tile_further_ahead(wide_dataset: Path, tmp_path: Path) -> None:
+    settings = SETTINGS.model_copy(update={"model": TURNING.model_copy(update={"options": {"further": 1, "ahead": 0}})})
+    with torch.enable_grad():
+        best = train(settings, wide_dataset, tmp_path / "run", ("image",))
+    bundle, _ = export_bundle(load_checkpoint(best), tmp_path / "bundle")
+    area = np.random.default_rng(0).integers(0, 256, (64, 96, 3), dtype=np.uint8)
+    codes, half = bundle.encode_area(area), MODEL.dim // 2
+    here, east = (bundle.encode_tiles(area[None, 32:64, x : x + 32])[0, 2] for x in (32, 48))
+    np.testing.assert_allclose(codes[2, 2, 2], np.concatenate([here[:half], east[half:]]), atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(here[:half]), math.sqrt(0.5), rtol=1e-4)
+    np.testing.assert_allclose(np.linalg.norm(codes[0, 0, 0]), math.sqrt(0.5), rtol=1e-4)  # looks out of the area
+    with pytest.raises(ConfigError, match="no halves"):
+        Model(settings.model.model_copy(update={"dim": 15}))
 
 
 def test_tiles_move_by_a_quarter_whatever_the_margin(wide_dataset: Path) -> None:
@@ -110,8 +140,10 @@ def test_the_heading_turns_with_the_tile(tiny_dataset: Path) -> None:
     videos = Videos(open_dataset(tiny_dataset), "train", MODEL)
     plain = SHORT.model_copy(update={"augment": False})
     for step in range(4):
-        as_filmed = videos.pair_batch(rng_for(1, "image", step), plain, 0)
-        turned = videos.pair_batch(rng_for(1, "image", step), SHORT.model_copy(update={"shift_tiles": False}), 0)
+        as_filmed = videos.pair_batch(rng_for(1, "image", step), plain, looking(0))
+        turned = videos.pair_batch(
+            rng_for(1, "image", step), SHORT.model_copy(update={"shift_tiles": False}), looking(0)
+        )
         for i in range(len(as_filmed.tiles)):
             assert _is_turned(as_filmed.tiles[i], turned.tiles[i], float(turned.headings[i] - as_filmed.headings[i]),
                               float(turned.headings[i] + as_filmed.headings[i]))  # fmt: skip

@@ -112,12 +112,16 @@ class Dataset:
 
     def tile(self, media: Media, right_px: int = 0, down_px: int = 0, size: int | None = None) -> Image:
         """The tile around a frame, shape (size, size, 3), shifted by pixels to the right and down within its margin."""
-        margin = self.tile_margin_px if size is None else self.margin_at(size)
-        picture = self.picture(media, None if size is None else (size + 2 * margin,) * 2)
+        picture, margin = self.tile_with_margin(media, size)
         if max(abs(right_px), abs(down_px)) > margin:
             raise ValueError(f"a tile cannot be shifted by more than its margin of {margin} pixels")
         side = picture.shape[0] - 2 * margin
         return picture[margin + down_px :, margin + right_px :][:side, :side]
+
+    def tile_with_margin(self, media: Media, size: int | None = None) -> tuple[Image, int]:
+        """The tile around a frame with its margin, and the width of that in pixels."""
+        margin = self.tile_margin_px if size is None else self.margin_at(size)
+        return self.picture(media, None if size is None else (size + 2 * margin,) * 2), margin
 
     @cached_property
     def _ranges(self) -> dict[str, tuple[int, int]]:

@@ -32,14 +32,20 @@ def encode_tile_by_tile(
     for start in range(0, len(rows), size):
         part = rows[start : start + size], columns[start : start + size]
         codes[part] = encode_tiles(tiles[part]).reshape(-1, spec.headings, spec.dim)
-    return seen_from(codes, spec.ahead)
+    return seen_from(codes, spec.ahead, spec.further)
 
 
-def seen_from(codes: Codes, ahead: int) -> Codes:
+def seen_from(codes: Codes, ahead: int, further: int = 0) -> Codes:
     """Codes of cameras, each of the tile that lies ``ahead`` half tiles ahead of it; (rows, columns, headings, d).
 
     codes: of the tiles, of the same shape. A camera that looks out of the area has a code of zeros.
+    further: half tiles to another tile, which the second half of the numbers is of; 0: none is.
     """
+    if further:
+        halves = np.split(codes, 2, axis=-1)
+        return np.concatenate(
+            [seen_from(half, steps) for half, steps in zip(halves, (ahead, further), strict=True)], -1
+        )
     if not ahead:
         return codes
     rows, columns, headings, _ = codes.shape

@@ -261,5 +261,5 @@ def spec_of(model: ModelSettings, capabilities: Capabilities) -> EncoderSpec:
     return EncoderSpec(
         model.frame_height, model.frame_width, model.tile_px, model.dim, model.frames, model.region_tiles,
         capabilities.parts, capabilities.shortest_prefix, capabilities.tokens, capabilities.headings,
-        capabilities.ahead, capabilities.whole_regions, capabilities.poses,
+        capabilities.ahead, capabilities.further, capabilities.whole_regions, capabilities.poses,
     )  # fmt: skip

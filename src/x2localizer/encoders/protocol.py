@@ -41,13 +41,15 @@ class Capabilities:
     tokens: bool = True
     headings: int = 1
     ahead: int = 0
+    further: int = 0
     whole_regions: bool = False
     poses: bool = False
 
     @property
     def plausible(self) -> bool:
         """Whether these are numbers that a network can have."""
-        return 1 <= self.shortest_prefix <= 1024 and 1 <= self.headings <= 360 and 0 <= self.ahead <= 64
+        looks = 0 <= self.ahead <= 64 and 0 <= self.further <= 64
+        return 1 <= self.shortest_prefix <= 1024 and 1 <= self.headings <= 360 and looks
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,8 @@ class EncoderSpec:
         north-east, and so on.
     ahead: half tiles from the camera to the middle of the tile whose code stands for it, the way it looks: what a
         camera sees lies ahead of it. 0: the tile around the camera.
+    further: half tiles from the camera to a second tile, which the second half of its code is of; 0: there is none, and
+        the whole code is of the first.
     whole_regions: whether a region is encoded as one picture, so that none of its tiles may be missing.
     poses: whether a prefix is encoded with the relative poses of its cameras.
     pixels_at_once: of a batch of pictures, with which the encoder is fastest on its device.
@@ -84,6 +88,7 @@ class EncoderSpec:
     tokens: bool = True
     headings: int = 1
     ahead: int = 0
+    further: int = 0
     whole_regions: bool = False
     poses: bool = False
     pixels_at_once: int = CPU_PIXELS
@@ -93,6 +98,11 @@ class EncoderSpec:
     def frame_size(self) -> tuple[int, int]:
         """Height and width of a street frame."""
         return self.frame_height, self.frame_width
+
+    @property
+    def reach(self) -> int:
+        """Half tiles from a camera to the furthest tile that its code is of."""
+        return max(self.ahead, self.further)
 
     def frames_at_once(self, each: int = 1) -> int:
         """How many street frames, or sets of ``each`` frames, make a good batch."""

@@ -127,7 +127,7 @@ class PartEncoder:
         places = [((y - part.y) // BLOCK, (x - part.x) // BLOCK) for x, y in part.corners]
         wanted = np.zeros_like(holds)
         for row, column in places:
-            own, reach = _halves(row, column, around), _halves(row, column, around, spec.ahead)
+            own, reach = _halves(row, column, around), _halves(row, column, around, spec.reach)
             if holds[own].any():
                 wanted[reach] = holds[reach]
         if not wanted.any():
@@ -168,7 +168,7 @@ def half_stride_valid(valid: Mask, px: int) -> Bools:
 
 def _around(spec: EncoderSpec) -> int:
     """Tiles around a part that its cameras may look at."""
-    return (spec.ahead + 1) // 2
+    return (spec.reach + 1) // 2
 
 
 def _tiles_across(side: int, spec: EncoderSpec) -> int:

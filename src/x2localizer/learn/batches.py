@@ -19,6 +19,7 @@ from x2localizer.datasets.poses import relative_poses
 from x2localizer.datasets.tables import FrameRow, Media, RegionRow, VideoRow
 from x2localizer.datasets.tiles import cut_tiles
 from x2localizer.encoders.area import steps_ahead
+from x2localizer.encoders.protocol import Capabilities
 from x2localizer.errors import DatasetError
 from x2localizer.types import Floats
 
@@ -43,12 +44,14 @@ class PairBatch:
     tiles: (b, 3, t, t).
     places: where each frame was taken, as column and row of the tile grid with fractions, (b, 2).
     headings: which way each camera looks in its tile, radians clockwise from up, to about 22 degrees, (b,).
+    further: tiles that lie further ahead, (b, k, 3, t, t), where k is 0 or 1.
     """
 
     frames: Tensor
     tiles: Tensor
     places: Tensor
     headings: Tensor
+    further: Tensor
 
     def to(self, device: torch.device) -> PairBatch:
         """The same on a device."""
@@ -205,42 +208,52 @@ class Videos:
         frames = np.stack([self.frames(int(v), self.model.frames) for v in videos])
         return videos, frames, torch.from_numpy(self.corner[self.region_of[videos], :2])
 
-    def pair_batch(self, rng: np.random.Generator, stage: StageSettings, ahead: int | None = None) -> PairBatch:
+    def pair_batch(
+        self, rng: np.random.Generator, stage: StageSettings, looks: Capabilities | None = None
+    ) -> PairBatch:
         """Single frames with the tiles around them, each from another video.
 
-        ahead: half tiles from the camera to the middle of its tile, for towers that know headings.
+        looks: of towers that know headings; says how far ahead of the camera its tiles lie.
 
         Augmented: the tile off the camera, turned by quarter turns, mirrored together with the frame, both in other
         light.
         """
         rows = np.array([int(rng.choice(self.every.with_tile[int(v)])) for v in self.draw(rng, stage)])
         frames = self.pictures([self.every.media("image", row) for row in rows])
-        shift = self._shift_px(ahead or 0)
+        distances = [0] if looks is None else [looks.ahead, *([looks.further] if looks.further else [])]
+        shift = self._shift_px(max(distances))
         if not (stage.augment and stage.shift_tiles):
             shift = 0
-        moved = rng.integers(-shift, shift + 1, (len(rows), 2)) if shift else np.zeros((len(rows), 2), int)
+        off = rng.integers(-shift, shift + 1, (len(rows), 2)) if shift else np.zeros((len(rows), 2), int)
         headings = np.radians(self.every.heading_deg[rows])
-        if ahead is not None:
+        if looks is not None:
             headings = headings + rng.uniform(-np.pi / 8, np.pi / 8, len(rows))  # a map has every 45 degrees
-            moved += np.rint(np.stack(steps_ahead(headings, ahead * self.model.tile_px / 2), 1)).astype(int)
-        tiles = np.stack(
-            [
-                self.data.tile(self.every.media("tile", row), int(right), int(down), self.model.tile_px)
-                for row, (right, down) in zip(rows, moved, strict=True)
-            ]
-        )
+        half = self.model.tile_px / 2
+        moved = np.stack(
+            [off + np.rint(np.stack(steps_ahead(headings, ahead * half), 1)).astype(int) for ahead in distances], 1
+        )  # (b, k, 2)
+        tiles = np.stack([self._tiles_around(int(row), places) for row, places in zip(rows, moved, strict=True)])
         if stage.augment:
             quarters = [int(rng.integers(4)) for _ in tiles]
-            tiles = np.stack([np.rot90(tile, quarter) for tile, quarter in zip(tiles, quarters, strict=True)])
+            tiles = np.stack([np.rot90(some, quarter, (1, 2)) for some, quarter in zip(tiles, quarters, strict=True)])
             headings = headings - np.pi / 2 * np.array(quarters)  # rot90 turns to the left
             flip = rng.uniform(size=len(rows)) < 0.5
-            frames[flip], tiles[flip] = frames[flip][:, :, ::-1], tiles[flip][:, :, ::-1]
+            frames[flip], tiles[flip] = frames[flip][:, :, ::-1], tiles[flip][:, :, :, ::-1]
             headings[flip] *= -1.0
         zoom = self.region_rows[0].zoom
         x, y = geo.tile_coordinates(self.every.lat[rows], self.every.lon[rows], zoom)
         light = relight if stage.augment else as_is
-        lit = light(rng, frames), light(rng, tiles)
-        return PairBatch(*lit, torch.from_numpy(np.stack([x, y], 1)), torch.from_numpy(headings).float())
+        frames_lit, tiles_lit = light(rng, frames), light(rng, tiles)
+        return PairBatch(
+            frames_lit, tiles_lit[:, 0], torch.from_numpy(np.stack([x, y], 1)), torch.from_numpy(headings).float(),
+            tiles_lit[:, 1:],
+        )  # fmt: skip
+
+    def _tiles_around(self, row: int, moved: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+        """The tiles that lie some pixels to the right and down of that around a frame: (k, 2) -> (k, t, t, 3)."""
+        t = self.model.tile_px
+        around, margin = self.data.tile_with_margin(self.every.media("tile", row), t)
+        return np.stack([around[margin + down :, margin + right :][:t, :t] for right, down in moved.tolist()])
 
     def _shift_px(self, ahead: int) -> int:
         """How far tiles are moved off their place: a quarter, as on a map at half stride, if the margin allows it."""

@@ -158,7 +158,7 @@ def _places(batch: int) -> Tensor:
 def _pairs(settings: TrainSettings, batch: int) -> PairBatch:
     m = settings.model
     frames, tiles = torch.randn(batch, 3, *(m.frame_height, m.frame_width)), torch.randn(batch, 3, m.tile_px, m.tile_px)
-    return PairBatch(frames, tiles, _places(batch), torch.zeros(batch))
+    return PairBatch(frames, tiles, _places(batch), torch.zeros(batch), tiles[:, None])
 
 
 def _regions(settings: TrainSettings, batch: int) -> RegionBatch:

@@ -125,11 +125,11 @@ def heading_recalls(model: Model, videos: Videos, temperature: float) -> dict[st
     For the first frame alone and for all of them, such as ``day@1``. At the temperature of the loss, odds are right.
     """
     model.eval()
-    regions = []
+    looks, regions = model.capabilities, []
     for number in range(len(videos.region_rows)):
         tiles = half_stride(videos.region_picture(number), videos.model.tile_px)
         codes = model.aerial(to_input(tiles.reshape(-1, *tiles.shape[2:])).to(_device(model)))
-        seen = seen_from(codes.cpu().numpy().reshape(*tiles.shape[:2], *codes.shape[1:]), model.capabilities.ahead)
+        seen = seen_from(codes.cpu().numpy().reshape(*tiles.shape[:2], *codes.shape[1:]), looks.ahead, looks.further)
         regions.append(torch.from_numpy(seen).to(_device(model)).flatten(0, 2))
     found: dict[str, list[bool]] = {}
     for i, video in enumerate(videos.videos):

@@ -121,12 +121,16 @@ def heading_stage(settings: TrainSettings, train: Videos, held_out: Videos) -> S
     tile, how much a frame says scales its similarities; so it learns to say it.
     """
     temperature = settings.objective.tau_sm
-    ahead = capabilities_of(settings.model).ahead
+    looks = capabilities_of(settings.model)
 
     def embed(model: Model, batch: PairBatch) -> Codes:
         assert isinstance(model.aerial, HeadingTower)
         ways = batch.headings[:, None] + torch.arange(4, device=batch.headings.device) * (math.pi / 2)
-        return model.ground(batch.frames), model.aerial.embed_headings(batch.tiles, ways)  # (b, d), (b, 4, d)
+        tiles = model.aerial.embed_headings(batch.tiles, ways)  # (b, 4, d)
+        if looks.further:
+            further = model.aerial.embed_headings(batch.further[:, 0], ways)
+            tiles = torch.cat([tiles.chunk(2, -1)[0], further.chunk(2, -1)[1]], -1)
+        return model.ground(batch.frames), tiles
 
     def compare(codes: Codes, batch: PairBatch) -> Losses:
         frames, tiles = codes
@@ -140,7 +144,7 @@ def heading_stage(settings: TrainSettings, train: Videos, held_out: Videos) -> S
         return Losses(to_tile + BACK_WEIGHT * to_frame, {"to_tile": to_tile, "to_frame": to_frame})
 
     return Stage(
-        "image", "everything", settings.image, lambda rng: train.pair_batch(rng, settings.image, ahead), embed, compare,
+        "image", "everything", settings.image, lambda rng: train.pair_batch(rng, settings.image, looks), embed, compare,
         lambda model: heading_recalls(model, held_out, temperature),
         lambda metrics: float(np.mean(list(metrics.values()))),
     )  # fmt: skip

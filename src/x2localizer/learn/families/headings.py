@@ -7,7 +7,8 @@ them, so they cost little, and a tower that starts from one of ``deit`` starts w
 headings.
 
 A camera sees what is ahead of it: of the tile around it, three quarters are beside or behind. So the code of a tile for
-a heading is that of a camera half a tile before its middle, which looks into it.
+a heading is that of a camera half a tile before its middle, which looks into it. A second tile may lie further ahead:
+then the first half of a code's numbers is of the nearer tile, and the second half of the further one.
 
 The ground tower also says how much a frame tells of its place: its codes are shorter where that is little, at night or
 in fog. Shapes: n pictures, h headings, p tokens, c width, d numbers in a code.
@@ -28,6 +29,7 @@ from torch.nn import functional as F
 
 from x2localizer.config import Settings
 from x2localizer.encoders.protocol import Capabilities
+from x2localizer.errors import ConfigError
 from x2localizer.learn.backbone import build_backbone
 from x2localizer.learn.families import register_family
 from x2localizer.learn.geoadapter import attend, split_heads
@@ -47,6 +49,8 @@ class HeadingOptions(Settings):
     """Blocks of the aerial tower, from the last back, in which each heading has tokens of its own."""
     ahead: int = Field(1, ge=0, le=2)
     """Half tiles from the camera to the middle of its tile, the way it looks. 0: the tile around the camera."""
+    further: int = Field(0, ge=0, le=6)
+    """Half tiles to a second tile, which the second half of a code is of. 0: there is none."""
 
 
 @register_family("headings")
@@ -59,6 +63,11 @@ class HeadingTower(Tower):
     def __init__(self, plan: TowerPlan, options: Settings) -> None:
         super().__init__(plan, options)
         settings = plan.settings
+        self.further = cast(HeadingOptions, options).further
+        if self.further and settings.dim % 2:
+            raise ConfigError(
+                f"A code of {settings.dim} numbers has no halves.", "Set model.dim to an even number, or further to 0."
+            )
         self.backbone: Any = build_backbone(settings.backbone, plan.size, settings.dim, pretrained=plan.pretrained)
         if plan.grid:
             width, blocks = self.backbone.embed_dim, len(self.backbone.blocks)
@@ -74,7 +83,8 @@ class HeadingTower(Tower):
     @classmethod
     def capabilities_of(cls, options: Settings) -> Capabilities:
         """How far ahead the tiles lie is an option."""
-        return replace(cls.capabilities, ahead=cast(HeadingOptions, options).ahead)
+        chosen = cast(HeadingOptions, options)
+        return replace(cls.capabilities, ahead=chosen.ahead, further=chosen.further)
 
     @staticmethod
     def is_hidden_matrix(name: str) -> bool:
@@ -115,7 +125,10 @@ class HeadingTower(Tower):
         for i in range(len(self.backbone.blocks)):
             z, looks = self._saving(partial(self._turned, i), z, looks, waves)
         tokens = self.backbone.norm(looks).reshape(n * h, PREFIX_TOKENS, -1)
-        return F.normalize(self._heads(tokens), dim=-1).reshape(n, h, -1)
+        codes = self._heads(tokens).reshape(n, h, -1)
+        if not self.further:
+            return F.normalize(codes, dim=-1)
+        return F.normalize(codes.reshape(n, h, 2, -1), dim=-1).flatten(-2) * math.sqrt(0.5)
 
     def _turned(self, i: int, z: Tensor, looks: Tensor, waves: Tensor) -> tuple[Tensor, Tensor]:
         """One block: of the tokens that all headings share, and of those that each has for itself."""
