@@ -115,6 +115,9 @@ class StageSettings(Settings):
     augment: bool = True
     """Stages 1 and 2: turn and mirror the ground, and change the light of both views. Stage 3: only change the light of
     frames. Regions are encoded once there, so they cannot turn, and mirrored frames would not match them."""
+    vary: float = Field(0.0, ge=0, le=1)
+    """With ``augment``: how much further light and colours may change, and how much of pictures is hidden; in stage 1
+    frames are zoomed and shifted, too. 0: not at all."""
     shift_tiles: bool = True
     """Stage 1, with ``augment``: move tiles off the camera, by up to the dataset's tile_margin_px."""
     evaluate_every: int = Field(500, ge=1)

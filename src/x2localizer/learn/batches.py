@@ -21,19 +21,8 @@ from x2localizer.datasets.tiles import cut_tiles
 from x2localizer.encoders.area import steps_ahead
 from x2localizer.encoders.protocol import Capabilities
 from x2localizer.errors import DatasetError
+from x2localizer.learn.augment import augmented, shaken
 from x2localizer.types import Floats
-
-MEAN = torch.tensor([0.485, 0.456, 0.406]).reshape(3, 1, 1) * 255
-STD = torch.tensor([0.229, 0.224, 0.225]).reshape(3, 1, 1) * 255
-
-
-def to_input(images: npt.NDArray[np.uint8]) -> Tensor:
-    """Pictures as input of a tower, scaled by ImageNet's mean and deviation: (..., H, W, 3) -> (..., 3, H, W)."""
-    return (_channels_first(images) - MEAN) / STD
-
-
-def _channels_first(images: npt.NDArray[np.uint8]) -> Tensor:
-    return torch.from_numpy(np.require(images, requirements="W")).movedim(-1, -3).float()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,25 +92,6 @@ def rng_for(seed: int, stage: str, step: int, rank: int = 0) -> np.random.Genera
     return np.random.default_rng([seed, *stage.encode(), step, rank])
 
 
-def relight(rng: np.random.Generator, images: npt.NDArray[np.uint8]) -> Tensor:
-    """Pictures as input of a tower, each of the first axis in another exposure and white balance: (b, ..., H, W, 3)."""
-    b = len(images)
-    ones = (1,) * (images.ndim - 4)
-    gain = np.exp(rng.normal(0, 0.12, (b, 1))) * np.exp(rng.normal(0, 0.05, (b, 3)))
-    shift = rng.normal(0, 6.0, (b, 1)).repeat(3, 1)
-    lit = _channels_first(images) * _per_picture(gain, b, ones) + _per_picture(shift, b, ones)
-    return (lit.clamp_(0, 255) - MEAN) / STD
-
-
-def as_is(_: np.random.Generator, images: npt.NDArray[np.uint8]) -> Tensor:
-    """Pictures as input of a tower, in the light they were taken in."""
-    return to_input(images)
-
-
-def _per_picture(values: npt.NDArray[np.float64], b: int, ones: tuple[int, ...]) -> Tensor:
-    return torch.from_numpy(values).float().reshape(b, *ones, 3, 1, 1)
-
-
 class Videos:
     """The clips of a split that have enough keyframes, with their regions."""
 
@@ -181,8 +151,7 @@ class Videos:
     def video_batch(self, rng: np.random.Generator, stage: StageSettings) -> VideoBatch:
         """Full videos. Augmented: in other light; their regions are encoded once, so nothing is turned or mirrored."""
         videos, frames, places = self._videos(rng, stage)
-        light = relight if stage.augment else as_is
-        return VideoBatch(light(rng, frames), torch.from_numpy(videos), places, self._poses(videos))
+        return VideoBatch(augmented(rng, frames, stage), torch.from_numpy(videos), places, self._poses(videos))
 
     def region_batch(self, rng: np.random.Generator, stage: StageSettings) -> RegionBatch:
         """Full videos with their regions.
@@ -197,8 +166,7 @@ class Videos:
                 frames[i], regions[i] = frames[i, :, :, ::-1], regions[i][:, ::-1]
                 poses[i, :, ::2] *= -1.0  # right is left, and the other way round
         tiles = np.stack([cut_tiles(region, self.model.region_tiles) for region in regions])
-        light = relight if stage.augment else as_is
-        return RegionBatch(light(rng, frames), light(rng, tiles), places, poses)
+        return RegionBatch(augmented(rng, frames, stage), augmented(rng, tiles, stage), places, poses)
 
     def _videos(
         self, rng: np.random.Generator, stage: StageSettings
@@ -242,8 +210,9 @@ class Videos:
             headings[flip] *= -1.0
         zoom = self.region_rows[0].zoom
         x, y = geo.tile_coordinates(self.every.lat[rows], self.every.lon[rows], zoom)
-        light = relight if stage.augment else as_is
-        frames_lit, tiles_lit = light(rng, frames), light(rng, tiles)
+        frames_lit, tiles_lit = augmented(rng, frames, stage), augmented(rng, tiles, stage)
+        if stage.augment and stage.vary:
+            frames_lit = shaken(rng, frames_lit, stage.vary)
         return PairBatch(
             frames_lit, tiles_lit[:, 0], torch.from_numpy(np.stack([x, y], 1)), torch.from_numpy(headings).float(),
             tiles_lit[:, 1:],

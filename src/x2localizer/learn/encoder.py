@@ -13,7 +13,7 @@ from x2localizer.encoders.area import encode_tile_by_tile
 from x2localizer.encoders.bundle import spec_of
 from x2localizer.encoders.device import CPU_PIXELS, GPU_PIXELS
 from x2localizer.encoders.protocol import IMAGE_PARTS
-from x2localizer.learn.batches import to_input
+from x2localizer.learn.augment import to_input
 from x2localizer.learn.checkpoint import Checkpoint, fingerprint_of, restore
 from x2localizer.learn.towers import SetEmbedding
 from x2localizer.types import Bools, Codes, Floats, Image, Images

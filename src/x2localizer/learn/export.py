@@ -23,7 +23,8 @@ from x2localizer.encoders.device import CPU
 from x2localizer.encoders.protocol import IMAGE_PARTS, Part
 from x2localizer.errors import CheckpointError
 from x2localizer.files import write_text
-from x2localizer.learn.batches import MEAN, STD, Videos
+from x2localizer.learn.augment import MEAN, STD
+from x2localizer.learn.batches import Videos
 from x2localizer.learn.bundle_weights import place_weights
 from x2localizer.learn.checkpoint import Checkpoint, restore
 from x2localizer.learn.graph_files import SharedWeights, new_bundle, write_graph

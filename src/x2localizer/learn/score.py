@@ -10,7 +10,8 @@ from torch import Tensor
 
 from x2localizer.config import ObjectiveSettings
 from x2localizer.encoders.area import half_stride, seen_from
-from x2localizer.learn.batches import Videos, to_input
+from x2localizer.learn.augment import to_input
+from x2localizer.learn.batches import Videos
 from x2localizer.learn.model import Model
 from x2localizer.learn.objective import fine_similarity, mixed_similarity, token_similarity
 from x2localizer.learn.towers import SetEmbedding
