@@ -19,8 +19,11 @@ class BackboneSettings(Settings):
     """A timm model such as deit_small_distilled_patch16_224. It replaces the sizes below."""
     weights: str | None = None
     """'hub' for timm's pretrained weights, or the path of a file. None starts from random weights."""
-    stem: Literal["conv", "plain"] = "conv"
-    """How patches are embedded: by a few small convolutions, or by one large one as in DeiT."""
+    stem: Literal["conv", "plain", "efficientnet_lite0"] = "conv"
+    """How patches are embedded: by a few small convolutions, by one large one as in DeiT, or by the first stages of a
+    network that learned on ImageNet."""
+    stem_weights: str | None = None
+    """The path of a file with the weights of efficientnet_lite0, for a stem of it."""
     patch: int = Field(16, ge=4)
     """Side of a patch in pixels."""
     width: int = Field(96, ge=8)

@@ -12,55 +12,8 @@ from torch import Tensor, nn
 
 from x2localizer.config import BackboneSettings
 from x2localizer.errors import CheckpointError, ConfigError
+from x2localizer.learn.stems import STEMS, LiteStem, PlainStem, load_lite
 from x2localizer.learn.tensor_files import read_tensors
-
-
-class ConvStem(nn.Module):
-    """Patch embedding by a few small convolutions instead of one large one: small towers learn faster from it.
-
-    The last convolution cuts the patches, so the grid is that of the plain patch embedding. Norms are over groups of
-    channels, not over the batch, so that frozen towers and several processes need no special care.
-    """
-
-    def __init__(self, img_size: tuple[int, int], patch_size: int, in_chans: int, embed_dim: int, **_: Any) -> None:
-        super().__init__()
-        if patch_size % 4:
-            raise ConfigError(
-                f"A convolutional stem needs patches of a multiple of 4 pixels, not {patch_size}.",
-                "Set model.backbone.patch to one, or model.backbone.stem=plain.",
-            )
-        self.patch_size = (patch_size, patch_size)
-        self.grid_size = (img_size[0] // patch_size, img_size[1] // patch_size)
-        self.num_patches = self.grid_size[0] * self.grid_size[1]
-        self.proj = nn.Sequential(
-            nn.Conv2d(in_chans, 32, 3, 2, 1), nn.GroupNorm(4, 32), nn.GELU(),
-            nn.Conv2d(32, 64, 3, 2, 1), nn.GroupNorm(4, 64), nn.GELU(),
-            nn.Conv2d(64, embed_dim, patch_size // 4, patch_size // 4),
-        )  # fmt: skip
-
-    def forward(self, images: Tensor) -> Tensor:
-        """(b, 3, H, W) -> (b, patches, width)."""
-        rows, columns = self.grid_size
-        p = self.patch_size[0]
-        cut = images[:, :, : rows * p, : columns * p]
-        out: Tensor = self.proj(cut).flatten(2).transpose(1, 2)
-        return out
-
-
-class PlainStem(nn.Module):
-    """timm's patch embedding without its check of the size; rows and columns that fill no patch are dropped."""
-
-    def __init__(self, img_size: tuple[int, int], patch_size: int, in_chans: int, embed_dim: int, **_: Any) -> None:
-        super().__init__()
-        self.patch_size = (patch_size, patch_size)
-        self.grid_size = (img_size[0] // patch_size, img_size[1] // patch_size)
-        self.num_patches = self.grid_size[0] * self.grid_size[1]
-        self.proj = nn.Conv2d(in_chans, embed_dim, patch_size, patch_size)
-
-    def forward(self, images: Tensor) -> Tensor:
-        """(b, 3, H, W) -> (b, patches, width)."""
-        out: Tensor = self.proj(images).flatten(2).transpose(1, 2)
-        return out
 
 
 def build_backbone(
@@ -79,7 +32,7 @@ def build_backbone(
                 "Choose a distilled DeiT of timm, such as deit_small_distilled_patch16_224.",
             )
         sizes = _sizes(reference)
-    stem = ConvStem if settings.stem == "conv" and settings.name is None else PlainStem
+    stem = STEMS[settings.stem] if settings.name is None else PlainStem
     distilled: Any = VisionTransformerDistilled
     model: VisionTransformerDistilled = distilled(
         img_size=size, patch_size=sizes["patch"], embed_dim=sizes["width"], depth=sizes["depth"],
@@ -89,6 +42,12 @@ def build_backbone(
         _widen(model)
     if pretrained and settings.weights is not None:
         load_pretrained(model, _read_weights(settings))
+    if pretrained and settings.stem_weights is not None:
+        if not isinstance(model.patch_embed, LiteStem):
+            raise ConfigError(
+                "Only the stem efficientnet_lite0 has weights of its own.", "Set model.backbone.stem to it."
+            )
+        load_lite(model.patch_embed, Path(settings.stem_weights))
     return model
 
 

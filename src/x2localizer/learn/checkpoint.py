@@ -22,6 +22,8 @@ from x2localizer.files import atomic_path
 from x2localizer.learn.model import Model
 
 FORMAT = "x2localizer-checkpoint-1"
+STEM = ".patch_embed."
+"""In the names of the weights that make patches of pixels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +148,9 @@ def load_start(model: Model, checkpoint: Checkpoint) -> None:
             )
         load_weights(model, {**model.state_dict(), **taken})
         return
+    if checkpoint.settings.model.backbone.stem != model.settings.backbone.stem:  # what comes after it is taken over
+        stems = {name: tensor for name, tensor in model.state_dict().items() if STEM in name}
+        tensors = {name: tensor for name, tensor in tensors.items() if STEM not in name} | stems
     if checkpoint.state["stage"] == "image":
         own = {name: tensor for name, tensor in model.state_dict().items() if model.is_adapter(name)}
         tensors = {name: tensor for name, tensor in tensors.items() if not model.is_adapter(name)} | own

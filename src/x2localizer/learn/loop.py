@@ -85,7 +85,9 @@ def train(
     with only_writer(out) if fabric.is_global_zero else nullcontext():
         torch.manual_seed(settings.seed)
         videos = Videos(source, "train", settings.model), Videos(source, "val", settings.model)
-        fresh = origin is None and not any((out / name / "last.safetensors").is_file() for name in STAGES)
+        begun = any((out / name / "last.safetensors").is_file() for name in STAGES)
+        stem = settings.model.backbone.stem
+        fresh = not begun and (origin is None or origin.settings.model.backbone.stem != stem)
         model = Model(settings.model, pretrained=fresh).to(fabric.device)
         model.set_checkpointing(settings.checkpointing)
         model.arrange()
