@@ -13,22 +13,10 @@ from x2localizer.cli import app
 from x2localizer.config import STAGES, TrainSettings, load_config
 from x2localizer.encoders import Bundle
 from x2localizer.errors import UserError
-from x2localizer.evaluate import benchmark
-from x2localizer.evaluate.benchmark import (
-    PLAN,
-    SEEDS,
-    VARIANTS,
-    Planned,
-    measure_candidates,
-    missing,
-    planned_as,
-    qualitative,
-    table_of,
-    take_stage_1,
-    train_missing,
-)
+from x2localizer.evaluate.benchmark import measure_candidates, qualitative, take_stage_1, train_missing
 from x2localizer.evaluate.completed import completed, kept_text
 from x2localizer.evaluate.page import page_of
+from x2localizer.evaluate.plan import PLAN, SEEDS, STAGE_1, VARIANTS, Planned, missing, planned_as, table_of
 from x2localizer.evaluate.seeds import STAGE_OF, Hits, checkpoint_of, measure_seeds, seed_claims, seed_rows
 from x2localizer.metrics import bootstrap_interval, nested_interval
 from x2localizer.show.plots import save_heatmaps
@@ -157,20 +145,20 @@ def test_stage_1_is_taken_from_a_bundle(tmp_path: Path) -> None:
     assert run.exit_code == 0, run.exception
     assert "town-centred" not in run.output, "the first part of stage 1 is not needed either"
     first = run.output.splitlines()[0]
-    assert f"--stages full,progressive --start {tmp_path / benchmark.STAGE_1}" in first
-    assert "image." not in first.replace(benchmark.STAGE_1, ""), "settings of a stage that is there"
+    assert f"--stages full,progressive --start {tmp_path / STAGE_1}" in first
+    assert "image." not in first.replace(STAGE_1, ""), "settings of a stage that is there"
     assert not any(tmp_path.iterdir()), "a dry run writes nothing"
     take_stage_1("town", tmp_path)
     assert CliRunner().invoke(app, [word for word in words if word != "--from-bundle"]).output == run.output
-    taken, bundle = load_checkpoint(tmp_path / benchmark.STAGE_1), load_origin(Path("town"))
+    taken, bundle = load_checkpoint(tmp_path / STAGE_1), load_origin(Path("town"))
     assert taken.state["stage"] == "image"
     towers = [name for name in bundle.tensors if ".backbone." in name]
     assert all(taken.tensors[name].equal(bundle.tensors[name]) for name in towers)
     adapter = "ground.adapters.0.D_fc2.weight"
     assert not taken.tensors[adapter].any() and bundle.tensors[adapter].any(), "adapters start as if never trained"
-    (tmp_path / benchmark.STAGE_1).unlink()
+    (tmp_path / STAGE_1).unlink()
     take_stage_1("town", tmp_path)
-    assert not (tmp_path / benchmark.STAGE_1).exists(), "what is done is not done again"
+    assert not (tmp_path / STAGE_1).exists(), "what is done is not done again"
 
 
 def test_rows_that_were_measured_before_are_kept(tmp_path: Path) -> None:
@@ -209,7 +197,8 @@ def test_one_run_at_a_time(tiny_dataset: Path, small: Path, tmp_path: Path, monk
         name: Planned(planned.name, str(small), ("progressive",), stage_2, own(planned))
         for name, planned in VARIANTS.items()
     }
-    monkeypatch.setattr(benchmark, "VARIANTS", short)
+    for module in ("plan", "benchmark"):
+        monkeypatch.setattr(f"x2localizer.evaluate.{module}.VARIANTS", short)
     words = ["benchmark", "town", "--data", str(tiny_dataset), "--runs", str(runs), "--out", str(tmp_path / "docs")]
     words += ["--work", str(tmp_path / "work"), "--only", "tau_f 0.005"]
     early = CliRunner().invoke(app, words)

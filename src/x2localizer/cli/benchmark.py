@@ -57,16 +57,16 @@ def town(
     A training that was stopped resumes. With --only, one after the other can be trained when there is time for it: rows
     that were measured before on the same clips are kept. --set applies to all trainings of this command.
     """
-    from x2localizer.evaluate import benchmark, page  # noqa: PLC0415
+    from x2localizer.evaluate import benchmark, page, plan  # noqa: PLC0415
 
     results = out / "results"
     unknown = sorted(set(again or []) - set(TABLES))
     if unknown:
         raise UserError(f"There is no table {unknown[0]}.", f"They are: {', '.join(TABLES)}.")
-    chosen = benchmark.PLAN if not only else tuple(benchmark.planned_as(name) for name in only)
+    chosen = plan.PLAN if not only else tuple(plan.planned_as(name) for name in only)
     if dry:
-        for planned in benchmark.missing(runs, chosen, stage_1=from_bundle):
-            spent = benchmark.expected_s(runs, planned)
+        for planned in plan.missing(runs, chosen, stage_1=from_bundle):
+            spent = plan.expected_s(runs, planned)
             say(
                 planned.command(str(data), str(runs), overrides or [])
                 + (f"  # {spent / 60:.0f} minutes" if spent else "")
@@ -80,10 +80,10 @@ def town(
             with status_lines("training ...") as report:
                 benchmark.train_missing(data, runs, chosen, report, overrides or [])
             for planned in chosen if only else ():
-                say(f"{planned.name}: trained in {(benchmark.seconds_of(runs, planned) or 0.0) / 60:.1f} minutes")
+                say(f"{planned.name}: trained in {(plan.seconds_of(runs, planned) or 0.0) / 60:.1f} minutes")
         _measure(
-            data, foreign, runs, results, work, [*(again or []), *(benchmark.table_of(run) for run in chosen if only)],
-            [benchmark.table_of(run) for run in chosen] if only else TABLES,
+            data, foreign, runs, results, work, [*(again or []), *(plan.table_of(run) for run in chosen if only)],
+            [plan.table_of(run) for run in chosen] if only else TABLES,
         )  # fmt: skip
     page.write_page(results, out / "benchmark.md")
     say(f"page: {out / 'benchmark.md'}")
@@ -94,15 +94,15 @@ def _measure(
 ) -> None:
     """The wanted tables that are not there yet; embeddings that are there are not made again."""
     from x2localizer.datasets.dataset import open_dataset  # noqa: PLC0415
-    from x2localizer.evaluate import benchmark, page_clips, seeds  # noqa: PLC0415
+    from x2localizer.evaluate import benchmark, page_clips, plan, seeds  # noqa: PLC0415
     from x2localizer.evaluate.completed import completed  # noqa: PLC0415
     from x2localizer.evaluate.run import run_protocol  # noqa: PLC0415
     from x2localizer.show.plots import save_heatmaps  # noqa: PLC0415 - matplotlib takes a second to load
 
-    main = benchmark.trained(runs, (*benchmark.MAIN[1:], *benchmark.REGION_BASELINES))
+    main = plan.trained(runs, (*plan.MAIN[1:], *plan.REGION_BASELINES))
     released = str(runs / "town" / "progressive" / "best.safetensors")
-    ours = [file for file in (str(runs / benchmark.STAGE_2), released) if Path(file).is_file()]
-    frames = [*ours, *benchmark.trained_frame_baselines(runs)]
+    ours = [file for file in (str(runs / plan.STAGE_2), released) if Path(file).is_file()]
+    frames = [*ours, *plan.trained_frame_baselines(runs)]
     needed = [name for name in wanted if name not in ("coarse", "fine", "seeds")]
     if needed and not Path(released).is_file():
         raise UserError(f"There is no {released}.", "Train it: the same command without --no-train.")
@@ -111,7 +111,7 @@ def _measure(
 
     elsewhere = open_dataset(foreign) if foreign.exists() else None
 
-    order = [run.name for run in benchmark.PLAN]
+    order = [run.name for run in plan.PLAN]
 
     def protocol(name: Protocol, models: list[str], gallery: LongRangeGallery = "auto") -> Callable[[], None]:
         def step() -> None:
@@ -140,7 +140,7 @@ def _measure(
                 path = results / name / "results.json"
                 values = measured({"split": "test", **values})
                 if by_run:
-                    values = completed(values, path, [*benchmark.VARIANTS])
+                    values = completed(values, path, [*plan.VARIANTS])
                 write_text(path, json.dumps(values, indent=1) + "\n")
 
         return step
@@ -157,9 +157,9 @@ def _measure(
         "coarse": protocol("coarse", main),
         "fine": protocol("fine", frames),
         "random-start": protocol("random-start", ours),
-        "ablations": table("ablations", variants(list(benchmark.ABLATIONS), mix), by_run=True),
-        "beyond": table("beyond", variants(list(benchmark.BEYOND), (*mix, "s_best")), by_run=True),
-        "sensitivity": table("sensitivity", variants(list(benchmark.SENSITIVITY), mix), by_run=True),
+        "ablations": table("ablations", variants(list(plan.ABLATIONS), mix), by_run=True),
+        "beyond": table("beyond", variants(list(plan.BEYOND), (*mix, "s_best")), by_run=True),
+        "sensitivity": table("sensitivity", variants(list(plan.SENSITIVITY), mix), by_run=True),
         "candidates": table(
             "candidates", lambda report: benchmark.measure_candidates(released, data, "test", work, report)
         ),

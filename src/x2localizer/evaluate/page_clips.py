@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from x2localizer.evaluate import benchmark, compression, entrants, seeds, streams, tables
+from x2localizer.evaluate import compression, entrants, plan, seeds, streams, tables
 from x2localizer.evaluate.completed import kept_text
 from x2localizer.evaluate.page_section import Section, Values, data_options
 from x2localizer.similarity import similarities
 
-REGION_TITLES = [entrants.BASELINES[run.name.removeprefix("town-")] for run in benchmark.REGION_BASELINES]
-FRAME_TITLES = [entrants.BASELINES[run.name.removeprefix("town-")] for run in benchmark.FRAME_BASELINES]
+REGION_TITLES = [entrants.BASELINES[run.name.removeprefix("town-")] for run in plan.REGION_BASELINES]
+FRAME_TITLES = [entrants.BASELINES[run.name.removeprefix("town-")] for run in plan.FRAME_BASELINES]
 VARIANTS = "R@1 with s_mix. Each variant repeats stage 3, a quarter as long as for the released model.\n\n"
 
 
@@ -61,11 +61,11 @@ def _random_start(values: Values) -> str:
 
 
 def _ablations(values: Values) -> str:
-    return _variants(values, benchmark.ABLATIONS)
+    return _variants(values, plan.ABLATIONS)
 
 
 def _sensitivity(values: Values) -> str:
-    return _variants(values, benchmark.SENSITIVITY)
+    return _variants(values, plan.SENSITIVITY)
 
 
 def _variants(values: Values, planned: Iterable[str]) -> str:

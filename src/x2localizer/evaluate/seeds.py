@@ -12,8 +12,8 @@ import numpy as np
 
 from x2localizer.datasets.dataset import open_dataset
 from x2localizer.evaluate import protocols
-from x2localizer.evaluate.benchmark import SEEDS
 from x2localizer.evaluate.entrants import entrants
+from x2localizer.evaluate.plan import SEEDS
 from x2localizer.evaluate.tables import markdown
 from x2localizer.metrics import nested_interval
 from x2localizer.types import Floats, Progress
