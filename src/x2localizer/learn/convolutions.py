@@ -96,6 +96,18 @@ class VideoResNet18(VideoResNet):  # type: ignore[misc]
         if norm == "group":
             with_group_norms(self)
 
+    def forward(self, clips: Tensor) -> Tensor:
+        """(n, 3, k, H, W) -> (n, 8 width). On the CPU always in 32 bits.
+
+        In 16 bits, gradients of narrow 3D convolutions (torch 2.15) depend on memory that was never written, and now
+        and then are not finite.
+        """
+        if not torch.is_autocast_enabled("cpu"):
+            vectors: Tensor = super().forward(clips)
+            return vectors
+        with torch.autocast("cpu", enabled=False):
+            return self.forward(clips.float())
+
     def _make_layer(self, block: Any, conv_builder: Any, planes: int, *rest: Any, **more: Any) -> nn.Sequential:
         """A stage at our width: torchvision starts from 64 channels."""
         if planes == 64:
