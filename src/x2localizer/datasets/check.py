@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
-from dataclasses import field as default
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,62 +11,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from x2localizer import geo
+from x2localizer.datasets.check_media import check_media
+from x2localizer.datasets.check_report import CheckReport
 from x2localizer.datasets.dataset import Dataset, open_dataset, video_blocks
-from x2localizer.datasets.media import below, read_picture
-from x2localizer.datasets.tables import ROLES, SCHEMAS, SPLITS, Media
+from x2localizer.datasets.tables import ROLES, SCHEMAS, SPLITS
 from x2localizer.errors import UserError
 from x2localizer.motion import beyond_limits
 from x2localizer.types import Region
 
-SAMPLE = 600
-"""Pictures that are decoded by default."""
-EXAMPLES = 3
 FULL_KEYFRAMES = 8
 """Keyframes of a clip where the manifest does not say."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Something that is wrong (level "error") or worth knowing ("note"), its count, and a few examples."""
-
-    level: str
-    what: str
-    count: int
-    examples: tuple[str, ...]
-
-
-@dataclass(slots=True)
-class CheckReport:
-    """The result of a check."""
-
-    root: str
-    counts: dict[str, int] = default(default_factory=dict)
-    findings: list[Finding] = default(default_factory=list)
-
-    @property
-    def sound(self) -> bool:
-        """Whether there are no errors."""
-        return all(finding.level != "error" for finding in self.findings)
-
-    def add(self, level: str, what: str, where: list[str]) -> None:
-        """Add a finding if there are any places with it."""
-        if where:
-            self.findings.append(Finding(level, what, len(where), tuple(where[:EXAMPLES])))
-
-    def to_json(self) -> str:
-        """The report as JSON."""
-        findings = [asdict(finding) for finding in self.findings]
-        return json.dumps({"root": self.root, "sound": self.sound, "counts": self.counts, "findings": findings})
-
-    def to_text(self) -> str:
-        """The report as text."""
-        lines = [f"{self.root}"]
-        lines += [f"  {name:<26}{count:>10,}" for name, count in self.counts.items()]
-        for finding in sorted(self.findings, key=lambda f: f.level != "error"):
-            lines.append(f"{finding.level}: {finding.what}: {finding.count:,}")
-            lines += [f"    {example}" for example in finding.examples]
-        lines.append("sound: nothing is wrong" if self.sound else "not sound: see the errors above")
-        return "\n".join(lines)
 
 
 def check_dataset(
@@ -92,7 +43,7 @@ def check_dataset(
     _check_order(report, data)
     _check_places(report, data)
     _check_motion(report, data)
-    _check_media(report, data, full, progress)
+    check_media(report, data, full, progress)
     return report
 
 
@@ -299,67 +250,3 @@ def _check_shared_ground(report: CheckReport, regions: pa.Table, *, published: b
                     shared["note" if given else "error"].append(str(row["region_id"]))
     report.add("error", "regions that overlap another split", list(dict.fromkeys(shared["error"])))
     report.add("note", "regions that overlap the published test split", list(dict.fromkeys(shared["note"])))
-
-
-def _check_media(report: CheckReport, data: Dataset, full: bool, progress: Callable[[int, int], None]) -> None:
-    """Check that files exist and are long enough, and that pictures decode and have one size per kind."""
-    missing: list[str] = []
-    astray: list[str] = []
-    short: list[str] = []
-    damaged: list[str] = []
-    sizes: dict[str, int] = {}
-    tileless: list[str] = []
-    everything: list[tuple[str, Media]] = []
-    for kind, table, prefix in (
-        ("region", data.region_table, "image"), ("frame", data.frame_table, "image"),
-        ("tile", data.frame_table, "tile"),
-    ):  # fmt: skip
-        for row, media in enumerate(_media(table, prefix)):
-            if kind == "tile" and not media.path:  # GAMa has such frames; training skips them
-                tileless.append(f"row {row} of frames.parquet")
-                continue
-            if not below(media.path):
-                astray.append(repr(media.path))
-                continue
-            if media.path not in sizes:
-                sizes[media.path] = _size(data.root, media.path)
-                if sizes[media.path] < 0:
-                    missing.append(media.path)
-            if sizes[media.path] >= 0:
-                if media.offset < 0 or media.offset + max(media.length, 1) > sizes[media.path]:
-                    short.append(f"{media.path} at byte {media.offset}")
-                else:
-                    everything.append((kind, media))
-    chosen = everything
-    if not full and len(everything) > SAMPLE:
-        picks = np.random.default_rng(42).choice(len(everything), SAMPLE, replace=False)
-        chosen = [everything[i] for i in np.sort(picks)]
-    shapes: dict[str, set[tuple[int, ...]]] = {}
-    for done, (kind, media) in enumerate(chosen, 1):
-        try:
-            shapes.setdefault(kind, set()).add(read_picture(data.root, media).shape)
-        except UserError:
-            damaged.append(f"{media.path} at byte {media.offset}")
-        progress(done, len(chosen))
-    report.counts |= {"media files": len(sizes), "pictures": len(everything), "pictures decoded": len(chosen)}
-    report.add("note", "frames without a tile", tileless)
-    report.add("error", "pictures outside the dataset", astray)
-    report.add("error", "missing files", missing)
-    report.add("error", "truncated files", short)
-    report.add("error", "damaged pictures", damaged)
-    for kind, found in shapes.items():
-        if len(found) > 1:
-            report.add("note", f"{kind} pictures of different sizes", [f"{s[0]} x {s[1]}" for s in sorted(found)])
-
-
-def _media(table: pa.Table, prefix: str) -> Iterator[Media]:
-    columns = (table[f"{prefix}_{part}"].to_pylist() for part in ("path", "offset", "length"))
-    return (Media(path, offset, length) for path, offset, length in zip(*columns, strict=True))
-
-
-def _size(root: Path, path: str) -> int:
-    """The size of a file of the dataset in bytes, or -1 if it does not exist."""
-    try:
-        return (root / path).stat().st_size
-    except OSError:
-        return -1
