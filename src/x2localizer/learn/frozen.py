@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,10 +14,10 @@ from x2localizer.learn.batches import Videos
 from x2localizer.learn.checkpoint import fingerprint_of, write_tensors
 from x2localizer.learn.gather import rank_and_world, wait_for_all
 from x2localizer.learn.model import Model
+from x2localizer.learn.report import Report, quiet
 from x2localizer.learn.score import embed_prefixes, embed_regions
 
 logger = logging.getLogger(__name__)
-Report = Callable[[str, int, int, dict[str, float]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +50,7 @@ class Frozen:
         return self.teacher[videos].to(self.device)
 
 
-def freeze(
-    model: Model, train: Videos, folder: Path, report: Report = lambda what, done, total, values: None
-) -> Frozen:
+def freeze(model: Model, train: Videos, folder: Path, report: Report = quiet) -> Frozen:
     """The codes of a model, from a file named after its weights and the dataset.
 
     The first process computes the file if it is not there, which takes minutes; the others wait for it.

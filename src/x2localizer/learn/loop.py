@@ -6,7 +6,6 @@ import csv
 import json
 import math
 import time
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -42,16 +41,8 @@ from x2localizer.learn.loader import ahead
 from x2localizer.learn.memory import keep_freed_memory
 from x2localizer.learn.model import Model
 from x2localizer.learn.optimizer import build_optimizer
+from x2localizer.learn.report import Report, quiet
 from x2localizer.learn.stages import Batch, Stage, full_stage, heading_stage, image_stage, progressive_stage
-
-Report = Callable[[str, int, int, dict[str, float]], None]
-"""Called with the stage, the step, the number of steps, and either the loss or the metrics of an evaluation.
-
-While codes are computed before a stage: with what they are of, how many are done, how many there are, and no values."""
-
-
-def quiet(stage: str, step: int, steps: int, values: dict[str, float]) -> None:
-    """Report nothing."""
 
 
 def learning_rate(settings: StageSettings, step: int) -> float:
