@@ -135,7 +135,7 @@ def test_only_the_codes_that_were_asked_for_are_computed(
 
 
 def test_codes_are_read_without_pictures(gallery: Gallery, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("x2localizer.gallery.store._from_jpeg", lambda data: pytest.fail("a picture was decoded"))
+    monkeypatch.setattr("x2localizer.gallery.store.from_jpeg", lambda data: pytest.fail("a picture was decoded"))
     assert len(list(gallery.tile_blocks())) > 1
     Searcher.over(gallery, "s_path")
     TileReader(gallery).grid([gallery.regions.region(0)])

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from x2localizer.gallery import Gallery
+from x2localizer.gallery.blocks import TileBlock
 from x2localizer.gallery.manifest import GalleryManifest, ImagerySource
 from x2localizer.gallery.open import open_for_writing
-from x2localizer.gallery.store import TileBlock
 from x2localizer.types import Codes
 
 X, Y, D = 160_008, 196_008, 24

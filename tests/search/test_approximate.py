@@ -14,9 +14,9 @@ from helpers.coded_gallery import X, Y, add_blocks, blocks_of, coded_gallery, un
 from x2localizer.errors import ConfigError, GalleryError, UserError
 from x2localizer.files import only_writer
 from x2localizer.gallery import Gallery, open_gallery
+from x2localizer.gallery.blocks import TileBlock
 from x2localizer.gallery.manifest import ROADS_ONLY
 from x2localizer.gallery.open import make_roads_only
-from x2localizer.gallery.store import TileBlock
 from x2localizer.search import CirclePrior, Searcher, SearchMode, build_index, open_searcher
 from x2localizer.search.approximate import build, describe_index, searcher, tile_index
 from x2localizer.search.approximate.codebooks import Bytes, Codebooks

@@ -12,8 +12,8 @@ import pytest
 
 from helpers.coded_gallery import D, X, Y, blocks_of, coded_gallery, unit, window_at
 from x2localizer.gallery import RegionTable
+from x2localizer.gallery.blocks import TileBlock
 from x2localizer.gallery.manifest import GalleryManifest
-from x2localizer.gallery.store import TileBlock
 from x2localizer.gallery.tiles import TileReader
 from x2localizer.search import Searcher, build_index
 from x2localizer.search.approximate.cells import CellGrid, find

@@ -12,11 +12,11 @@ from typing import get_args
 
 import numpy as np
 
+from x2localizer.gallery.blocks import PICTURE_PX, TileBlock
 from x2localizer.gallery.checksums import Verify
 from x2localizer.gallery.grid import BLOCK, HALVES
 from x2localizer.gallery.manifest import GalleryManifest, ImagerySource
 from x2localizer.gallery.open import open_for_writing, open_gallery
-from x2localizer.gallery.store import PICTURE_PX, TileBlock
 
 HEADINGS, DIM = 8, 128
 

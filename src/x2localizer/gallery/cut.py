@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from x2localizer import geo
 from x2localizer.errors import ConfigError, GalleryError
+from x2localizer.gallery.blocks import Corner, place_id
 from x2localizer.gallery.checksums import only_gallery_writer
 from x2localizer.gallery.copying import id_array, tables_of, with_ids, write_copy
 from x2localizer.gallery.grid import BLOCK
@@ -18,7 +19,7 @@ from x2localizer.gallery.manifest import ImagerySource, RoadSource
 from x2localizer.gallery.open import open_gallery
 from x2localizer.gallery.regions import regions_with_data
 from x2localizer.gallery.roads import from_rows
-from x2localizer.gallery.store import Corner, Gallery, place_id
+from x2localizer.gallery.store import Gallery
 from x2localizer.gallery.where import Where
 from x2localizer.sources.roads.roads import Bounds
 from x2localizer.types import Bools, Ints

@@ -9,12 +9,13 @@ import numpy as np
 import pyarrow as pa
 
 from x2localizer.errors import GalleryError
+from x2localizer.gallery.blocks import Corner, TileBlock
 from x2localizer.gallery.checksums import only_gallery_writer
 from x2localizer.gallery.copying import id_array, renumbered, tables_of, with_ids, write_copy
 from x2localizer.gallery.manifest import GalleryManifest, ImagerySource, RoadSource
 from x2localizer.gallery.open import open_gallery
 from x2localizer.gallery.regions import regions_with_data
-from x2localizer.gallery.store import Corner, Gallery, TileBlock
+from x2localizer.gallery.store import Gallery
 from x2localizer.gallery.work import laid_over
 from x2localizer.types import Image
 

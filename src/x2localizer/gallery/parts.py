@@ -17,8 +17,8 @@ from x2localizer import geo
 from x2localizer.datasets.tiles import cut_tiles
 from x2localizer.encoders import Encoder
 from x2localizer.encoders.protocol import EncoderSpec
+from x2localizer.gallery.blocks import PICTURE_PX, Corner, TileBlock
 from x2localizer.gallery.grid import BLOCK, HALVES, MIN_COVERAGE
-from x2localizer.gallery.store import PICTURE_PX, Corner, TileBlock
 from x2localizer.sources.imagery import Imagery
 from x2localizer.types import Bools, Codes, Image, Images, Mask, Position, Region
 

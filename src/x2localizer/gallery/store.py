@@ -7,13 +7,12 @@
     roads      centre lines of roads, if they were added
 
 A gallery of roads alone has no tables of tiles, pictures and regions. Codes are stored as 16-bit floats, those of tiles
-in several headings in 8 bits. Every write is
-one transaction of LanceDB: whatever is killed, a row is there whole or not at all.
+in several headings in 8 bits. Every write is one transaction of LanceDB: whatever is killed, a row is there whole or
+not at all.
 """
 
 from __future__ import annotations
 
-import io
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,12 +21,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-from PIL import Image as Pillow
 
 from x2localizer.encoders import Encoder
 from x2localizer.errors import GalleryError
+from x2localizer.gallery.blocks import Corner, RegionSet, TileBlock, from_jpeg, place_id, to_jpeg
 from x2localizer.gallery.checksums import Checks, reading, write_seal, writing
 from x2localizer.gallery.columns import (
     ROADS,
@@ -47,47 +45,7 @@ from x2localizer.sources.roads import Roads
 from x2localizer.sources.roads.roads import Bounds
 from x2localizer.types import Bools, Codes, Image, Ints, Region
 
-PICTURE_PX = 32
-"""Pixels of a tile in the pictures for display."""
 TABLES = ("tiles", "pictures", "regions")
-Corner = tuple[int, int]
-"""The north-west tile of a block: column and row."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TileBlock:
-    """8 x 8 tiles at half stride.
-
-    x, y: the north-west tile.
-    codes: image codes, (16, 16, headings, d).
-    valid: which tiles hold data, (16, 16).
-    """
-
-    x: int
-    y: int
-    codes: Codes
-    valid: Bools
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RegionSet:
-    """Set codes of some regions.
-
-    ids: of the regions, (r,); see :func:`place_id`.
-    whole: a code for each region, (r, d).
-    tokens: a code for each of its tiles, (r, n n, d).
-    valid: which tiles hold data, (r, n n).
-    """
-
-    ids: Ints
-    whole: Codes
-    tokens: Codes
-    valid: Bools
-
-
-def place_id(x: int, y: int, zoom: int) -> int:
-    """A number for a tile of a zoom level."""
-    return (y << zoom) + x
 
 
 @dataclass
@@ -114,7 +72,7 @@ class Gallery:
 
     def add_pictures(self, pictures: dict[Corner, Image], source: int) -> None:
         """Add the pictures of blocks, or replace them: one transaction."""
-        column = pa.array([_to_jpeg(picture) for picture in pictures.values()], pa.binary())
+        column = pa.array([to_jpeg(picture) for picture in pictures.values()], pa.binary())
         self._put("pictures", list(pictures), source, {"picture": column})
 
     def add_regions(self, regions: Sequence[Region], whole: Codes, tokens: Codes, valid: Bools, source: int) -> None:
@@ -297,7 +255,7 @@ class Gallery:
         table = self._read("pictures", ["x", "y", "picture"], self._at(corners))
         places = zip(table["x"].to_pylist(), table["y"].to_pylist(), strict=True)
         with reading(self.address):
-            return {place: _from_jpeg(data) for place, data in zip(places, table["picture"].to_pylist(), strict=True)}
+            return {place: from_jpeg(data) for place, data in zip(places, table["picture"].to_pylist(), strict=True)}
 
     def region_sets(self, ids: Ints | None = None) -> Iterator[RegionSet]:
         """Set codes of regions, some at a time: of those with these ids, or of all."""
@@ -361,13 +319,3 @@ def require_tiles(gallery: Gallery) -> None:
 def table_names(db: Any) -> list[str]:
     """The tables of a database."""
     return list(db.list_tables().tables)
-
-
-def _to_jpeg(image: npt.NDArray[np.uint8]) -> bytes:
-    out = io.BytesIO()
-    Pillow.fromarray(image).save(out, "JPEG", quality=85)
-    return out.getvalue()
-
-
-def _from_jpeg(data: bytes) -> Image:
-    return np.asarray(Pillow.open(io.BytesIO(data)).convert("RGB"))

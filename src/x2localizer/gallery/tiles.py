@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from x2localizer import geo
+from x2localizer.gallery.blocks import Corner, TileBlock
 from x2localizer.gallery.grid import BLOCK, HALVES
 from x2localizer.gallery.regions import RegionTable
-from x2localizer.gallery.store import Corner, Gallery, TileBlock
+from x2localizer.gallery.store import Gallery
 from x2localizer.types import Bools, Codes, Position, Region
 
 TILES_PER_BLOCK = HALVES * HALVES

@@ -16,7 +16,7 @@ from x2localizer.sources.roads.roads import Bounds
 class Where:
     """Conditions that all must hold; without any, all rows.
 
-    ids: the places; see :func:`x2localizer.gallery.store.place_id`.
+    ids: the places; see :func:`x2localizer.gallery.blocks.place_id`.
     between: the first and the last of the places, both included.
     sources: the numbers of the imagery or roads that rows came from.
     within: rows of roads whose box touches an area, in degrees, also across the antimeridian.

@@ -13,6 +13,7 @@ import numpy as np
 from x2localizer import geo
 from x2localizer.encoders import Encoder
 from x2localizer.errors import ImageryError
+from x2localizer.gallery.blocks import TileBlock, place_id
 from x2localizer.gallery.cluster import Cluster
 from x2localizer.gallery.grid import BLOCK, TileSpan, block_corners
 from x2localizer.gallery.parts import (
@@ -25,7 +26,7 @@ from x2localizer.gallery.parts import (
     largest_side,
     tile_parts,
 )
-from x2localizer.gallery.store import Gallery, TileBlock, place_id
+from x2localizer.gallery.store import Gallery
 from x2localizer.similarity import CodeKind
 from x2localizer.sources.imagery import Access, Imagery
 from x2localizer.sources.imagery.access import LOCAL

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from x2localizer.errors import GalleryError
-from x2localizer.gallery.store import Corner, Gallery, require_tiles
+from x2localizer.gallery.blocks import Corner
+from x2localizer.gallery.store import Gallery, require_tiles
 from x2localizer.gallery.tiles import TILES_PER_BLOCK, region_views
 from x2localizer.search.codes import ByteCodes, RegionCodes, StoredCodes, TileCodes, to_bytes
 from x2localizer.similarity import CodeKind

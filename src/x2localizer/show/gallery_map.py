@@ -10,8 +10,9 @@ from PIL import Image as Pillow
 from PIL import ImageDraw
 
 from x2localizer import geo
+from x2localizer.gallery.blocks import PICTURE_PX
 from x2localizer.gallery.grid import BLOCK, TileSpan
-from x2localizer.gallery.store import PICTURE_PX, Gallery
+from x2localizer.gallery.store import Gallery
 from x2localizer.show.pictures import contact_sheet
 from x2localizer.sources.roads import RoadKind, Roads
 from x2localizer.types import Bools, Floats, Image, Ints, Position, Region

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from x2localizer import geo
+from x2localizer.gallery.blocks import TileBlock
 from x2localizer.gallery.grid import BLOCK
-from x2localizer.gallery.store import Gallery, TileBlock
+from x2localizer.gallery.store import Gallery
 from x2localizer.localize.track.kernels import HALVES, NEAR_ROADS, Int32, UInt8, stamp_roads
 from x2localizer.localize.track.patches import METRES_AROUND, Patches, patches_around
 from x2localizer.search.codes import ByteCodes, ByteQuery, byte_product, to_bytes

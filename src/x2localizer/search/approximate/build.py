@@ -11,7 +11,8 @@ import numpy as np
 
 from x2localizer.errors import GalleryError
 from x2localizer.files import only_writer, remove_unfinished
-from x2localizer.gallery.store import Gallery, TileBlock, place_id, require_tiles
+from x2localizer.gallery.blocks import TileBlock, place_id
+from x2localizer.gallery.store import Gallery, require_tiles
 from x2localizer.search.approximate.cells import CellGrid
 from x2localizer.search.approximate.codebooks import Codebooks
 from x2localizer.search.approximate.lists import Lists

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from x2localizer.files import atomic_path
-from x2localizer.gallery.store import TileBlock, place_id
+from x2localizer.gallery.blocks import TileBlock, place_id
 from x2localizer.gallery.tiles import TILES_PER_BLOCK
 from x2localizer.search.approximate.codebooks import LEVELS, Bytes, Codebooks
 from x2localizer.types import Bools, Ints

@@ -19,10 +19,10 @@ from x2localizer.config import TownSettings
 from x2localizer.encoders import Bundle
 from x2localizer.files import atomic_path
 from x2localizer.gallery import Gallery, index
+from x2localizer.gallery.blocks import TileBlock, place_id
 from x2localizer.gallery.grid import BLOCK, HALVES
 from x2localizer.gallery.manifest import GalleryManifest, ImagerySource
 from x2localizer.gallery.open import open_for_writing
-from x2localizer.gallery.store import TileBlock, place_id
 from x2localizer.search.approximate.codebooks import kmeans, nearest, principal
 from x2localizer.town.drive import draw_drive, open_film
 from x2localizer.town.folder import save_town
