@@ -24,6 +24,7 @@ from x2localizer.datasets.tables import Media
 from x2localizer.datasets.town import jobs_of, make_dataset
 from x2localizer.errors import DatasetError, UserError
 from x2localizer.show.dataset import dataset_sheet
+from x2localizer.town.place import place_for
 
 
 def _snapshot(root: Path) -> dict[str, bytes]:
@@ -237,10 +238,19 @@ def test_a_folder_with_other_things_is_left_as_it_is(tmp_path: Path) -> None:
         make_dataset(TINY, tmp_path / "afile", "here", workers=1)
 
 
-def test_towns_that_would_share_ground_are_refused() -> None:
-    many = TINY.model_copy(update={"train": SplitSettings(towns=2000, grid=False)})
-    with pytest.raises(DatasetError, match="share ground"):
-        jobs_of(many)
+def test_towns_that_would_share_ground_are_passed_over() -> None:
+    many = TINY.model_copy(update={"train": SplitSettings(towns=1000, grid=False)})
+    jobs = jobs_of(many)
+    trained = [job.seed for job in jobs if job.name.startswith("train")]
+    assert len(trained) == 1000
+    assert trained == sorted(set(trained))
+    assert trained[-1] > 999  # some seeds were passed over
+    tiles = many.town.tiles
+    places = [place_for(job.seed, tiles) for job in jobs]
+    at = np.array([(place.x, place.y) for place in places])
+    apart = np.abs(at[:, None] - at[None]).max(-1)
+    np.fill_diagonal(apart, tiles)
+    assert apart.min() >= tiles
 
 
 # A shell starts what it runs in the background with interrupts ignored, and that is inherited: also by these tests.

@@ -19,39 +19,36 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from x2localizer import __version__
-from x2localizer.config import DatasetSettings
+from x2localizer.config import DatasetSettings, SplitSettings
 from x2localizer.datasets.dataset import MANIFEST
 from x2localizer.datasets.tables import FORMAT, SPLITS, write_table
 from x2localizer.datasets.town_part import PARTS, Job, make_part
 from x2localizer.errors import DatasetError
 from x2localizer.files import LOCK, only_writer, remove_unfinished, write_text
-from x2localizer.town.place import place_for
+from x2localizer.town.place import Place, place_for
 
 
 def jobs_of(settings: DatasetSettings) -> list[Job]:
-    """The towns of a dataset, small splits first, so that wrong settings show early."""
-    jobs = [
-        Job(name, getattr(settings, name).first_seed + i, getattr(settings, name))
-        for name in ("val", "test", "train")
-        for i in range(getattr(settings, name).towns)
-    ]
-    seeds = [job.seed for job in jobs]
-    if len(set(seeds)) < len(seeds):
-        raise DatasetError("Two splits share a town.", "Set train, val and test.first_seed further apart.")
-    _refuse_shared_ground(jobs, settings.town.tiles)
+    """The towns of a dataset, small splits first, so that wrong settings show early.
+
+    Towns are placed at random, so among hundreds some would overlap: a seed whose town would share ground with an
+    earlier one is passed over, and the next one takes its place.
+    """
+    tiles = settings.town.tiles
+    jobs: list[Job] = []
+    places: list[Place] = []
+    for name in ("val", "test", "train"):
+        split: SplitSettings = getattr(settings, name)
+        seed, wanted = split.first_seed, len(jobs) + split.towns
+        while len(jobs) < wanted:
+            if any(job.seed == seed for job in jobs):
+                raise DatasetError("Two splits share a town.", "Set train, val and test.first_seed further apart.")
+            place = place_for(seed, tiles)
+            if not any(abs(place.x - other.x) < tiles and abs(place.y - other.y) < tiles for other in places):
+                jobs.append(Job(name, seed, split))
+                places.append(place)
+            seed += 1
     return jobs
-
-
-def _refuse_shared_ground(jobs: list[Job], tiles: int) -> None:
-    """Raise if two towns overlap: they are placed at random, so it may happen among hundreds."""
-    places = [place_for(job.seed, tiles) for job in jobs]
-    for i, a in enumerate(places):
-        for k, b in enumerate(places[:i]):
-            if abs(a.x - b.x) < tiles and abs(a.y - b.y) < tiles:
-                raise DatasetError(
-                    f"The towns {jobs[k].name} and {jobs[i].name} would share ground.",
-                    "Set another first_seed for one of their splits.",
-                )
 
 
 def make_dataset(
