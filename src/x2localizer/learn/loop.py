@@ -23,6 +23,7 @@ from x2localizer.datasets.dataset import open_dataset
 from x2localizer.errors import CheckpointError, ConfigError, UserError
 from x2localizer.files import only_writer, write_text
 from x2localizer.learn.accumulate import backward
+from x2localizer.learn.attention import fast_attention
 from x2localizer.learn.batches import Videos, rng_for
 from x2localizer.learn.bundle_weights import bundle_folder, load_origin
 from x2localizer.learn.checkpoint import (
@@ -91,7 +92,8 @@ def train(
         own_report = report if fabric.is_global_zero else quiet
 
         def run(stage: Stage[Batch]) -> None:
-            run_stage(stage, model, settings, out / stage.name, own_report, fabric)
+            with fast_attention(fabric.device, settings.precision):
+                run_stage(stage, model, settings, out / stage.name, own_report, fabric)
 
         last = max(STAGES.index(stage) for stage in stages)
         before = ["image"] if "image" in stages or (out / "image" / "best.safetensors").is_file() else []
