@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from helpers.small_model import MODEL, SETTINGS, SHORT
+from x2localizer import geo
 from x2localizer.config import (
     DatasetSettings,
     SplitSettings,
@@ -67,6 +68,21 @@ def test_batches_repeat_and_overlapping_regions_are_no_negatives(tiny_dataset: P
             p, q = videos.region_rows[videos.region_of[i]].region, videos.region_rows[videos.region_of[j]].region
             overlap = abs(p.x - q.x) < p.n and abs(p.y - q.y) < p.n
             assert bool(allowed[i, j]) == (i == j or not overlap)
+
+
+def test_a_batch_can_take_several_frames_of_each_clip(tiny_dataset: Path) -> None:
+    videos = Videos(open_dataset(tiny_dataset), "train", MODEL)
+    settings = SHORT.model_copy(update={"batch": 6, "frames_per_clip": 3, "augment": False})
+    pairs = videos.pair_batch(rng_for(1, "image", 0), settings)
+    assert len(pairs.frames) == 6
+    lat, lon, zoom = videos.every.lat, videos.every.lon, videos.region_rows[0].zoom
+    clip_of = {}
+    for video, rows in enumerate(videos.every.with_tile):
+        for x, y in zip(*geo.tile_coordinates(lat[rows], lon[rows], zoom), strict=True):
+            clip_of[round(float(x), 9), round(float(y), 9)] = video
+    clips = [clip_of[round(x, 9), round(y, 9)] for x, y in pairs.places.tolist()]
+    assert sorted(clips.count(clip) for clip in set(clips)) == [3, 3]
+    assert len({tuple(place) for place in pairs.places.tolist()}) == 6
 
 
 def test_stage_3_augments_the_light_of_frames_and_nothing_else(tiny_dataset: Path) -> None:

@@ -115,6 +115,9 @@ class StageSettings(Settings):
     """Steps in which the learning rate rises. Then it falls along a cosine to a hundredth."""
     towns_per_batch: int = Field(4, ge=1)
     """Areas that a batch is drawn from. The fewer, the harder its negatives."""
+    frames_per_clip: int = Field(1, ge=1)
+    """Stage 1: frames that a batch takes of each of its clips. With more than one, the other tiles are also of the same
+    street, the hardest negatives there are."""
     augment: bool = True
     """Stages 1 and 2: turn and mirror the ground, and change the light of both views. Stage 3: only change the light of
     frames. Regions are encoded once there, so they cannot turn, and mirrored frames would not match them."""

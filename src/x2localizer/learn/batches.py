@@ -141,12 +141,12 @@ class Videos:
         size = (self.model.frame_height, self.model.frame_width)
         return np.stack([self.data.picture(item, size) for item in media])
 
-    def draw(self, rng: np.random.Generator, stage: StageSettings) -> npt.NDArray[np.int64]:
-        """Rows of the videos of a batch, (b,). They come from few areas, so that negatives are hard."""
+    def draw(self, rng: np.random.Generator, stage: StageSettings, count: int) -> npt.NDArray[np.int64]:
+        """Rows of ``count`` videos for a batch. They come from few areas, so that negatives are hard."""
         names = list(self.areas)
         chosen = rng.choice(len(names), min(stage.towns_per_batch, len(names)), replace=False)
         pool = np.concatenate([self.areas[names[i]] for i in chosen])
-        return np.asarray(rng.choice(pool, min(stage.batch, len(pool)), replace=False), np.int64)
+        return np.asarray(rng.choice(pool, min(count, len(pool)), replace=False), np.int64)
 
     def video_batch(self, rng: np.random.Generator, stage: StageSettings) -> VideoBatch:
         """Full videos. Augmented: in other light; their regions are encoded once, so nothing is turned or mirrored."""
@@ -172,21 +172,23 @@ class Videos:
         self, rng: np.random.Generator, stage: StageSettings
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], Tensor]:
         """The rows of drawn videos, their keyframes, and the north-west tiles of their regions."""
-        videos = self.draw(rng, stage)
+        videos = self.draw(rng, stage, stage.batch)
         frames = np.stack([self.frames(int(v), self.model.frames) for v in videos])
         return videos, frames, torch.from_numpy(self.corner[self.region_of[videos], :2])
 
     def pair_batch(
         self, rng: np.random.Generator, stage: StageSettings, looks: Capabilities | None = None
     ) -> PairBatch:
-        """Single frames with the tiles around them, each from another video.
+        """Single frames with the tiles around them, each from another video, or a few from each.
 
         looks: of towers that know headings; says how far ahead of the camera its tiles lie.
 
         Augmented: the tile off the camera, turned by quarter turns, mirrored together with the frame, both in other
         light.
         """
-        rows = np.array([int(rng.choice(self.every.with_tile[int(v)])) for v in self.draw(rng, stage)])
+        each = stage.frames_per_clip
+        clips = [self.every.with_tile[int(v)] for v in self.draw(rng, stage, max(1, stage.batch // each))]
+        rows = np.concatenate([rng.choice(clip, min(each, len(clip)), replace=False) for clip in clips])
         frames = self.pictures([self.every.media("image", row) for row in rows])
         distances = [0] if looks is None else [looks.ahead, *([looks.further] if looks.further else [])]
         shift = self._shift_px(max(distances))
