@@ -22,7 +22,8 @@ class SplitSettings(Settings):
 
     towns: int = Field(1, ge=0)
     first_seed: int = Field(0, ge=0, lt=1 << 32)
-    """Towns are seeds first_seed, first_seed + 1, ...; splits never share a seed, so never share ground."""
+    """Towns are seeds first_seed, first_seed + 1, ...; a seed whose town would share ground with another is passed
+    over, and splits never share a seed."""
     videos_per_region: int = Field(3, ge=0, le=99)
     """Drives in each region of the grid."""
     grid: bool = True
@@ -45,7 +46,7 @@ class DatasetSettings(Settings):
     frame_width: int = Field(128, ge=16, le=1920)
     tile_px: int = Field(64, ge=16, le=256)
     """Pixels of a tile; a region is region_tiles times as wide."""
-    tile_margin_px: int = Field(0, ge=0, le=64)
+    tile_margin_px: int = Field(0, ge=0, le=512)
     """Pixels kept around each frame's tile on every side, so that training can cut it off the centre: a camera is
     seldom in the middle of a map's tile."""
     region_tiles: int = Field(7, ge=2, le=15)
@@ -72,8 +73,8 @@ class DatasetSettings(Settings):
         """Sizes and times that must divide each other do."""
         if self.town.pixels_per_tile % self.tile_px:
             raise ValueError(f"tile_px must divide town.pixels_per_tile, which is {self.town.pixels_per_tile}")
-        if self.tile_margin_px > self.tile_px:
-            raise ValueError("tile_margin_px must be at most tile_px")
+        if self.tile_margin_px > 2 * self.tile_px:
+            raise ValueError("tile_margin_px must be at most twice tile_px")
         if self.region_tiles > self.town.tiles - 2:
             raise ValueError(f"region_tiles must be at most town.tiles - 2 = {self.town.tiles - 2}")
         steps = self.keyframe_spacing_s / self.frame_spacing_s
