@@ -133,13 +133,12 @@ def heading_stage(settings: TrainSettings, train: Videos, held_out: Videos) -> S
         return model.ground(batch.frames), tiles
 
     def compare(codes: Codes, batch: PairBatch) -> Losses:
-        frames, tiles = codes
+        frames, tiles = (some.float() for some in codes)
         allowed, own = allowed_columns(batch.places, 1.0), targets(frames)
         every = gather_rows(tiles).flatten(0, 1)
-        to_tile = soft_margin_loss(
-            frames @ every.t(), temperature, target=4 * own, allowed=allowed.repeat_interleave(4, 1)
-        )
-        back = tiles[:, 0] @ gather_rows(F.normalize(frames, dim=-1)).t()
+        with torch.autocast(frames.device.type, enabled=False):  # 16 bits would round similarities by a tenth of tau_sm
+            to_every, back = frames @ every.t(), tiles[:, 0] @ gather_rows(F.normalize(frames, dim=-1)).t()
+        to_tile = soft_margin_loss(to_every, temperature, target=4 * own, allowed=allowed.repeat_interleave(4, 1))
         to_frame = soft_margin_loss(back, temperature, target=own, allowed=allowed)
         return Losses(to_tile + BACK_WEIGHT * to_frame, {"to_tile": to_tile, "to_frame": to_frame})
 
