@@ -26,12 +26,19 @@ class BackboneSettings(Settings):
     """The path of a file with the weights of efficientnet_lite0, for a stem of it."""
     patch: int = Field(16, ge=4)
     """Side of a patch in pixels."""
+    frame_patch: int | None = Field(None, ge=4)
+    """The same for frames, if it differs: a map is encoded tile by tile, a camera frame by frame, so that small patches
+    of frames cost little."""
     width: int = Field(96, ge=8)
     """Length of a token."""
     depth: int = Field(4, ge=1)
     """Number of blocks."""
     heads: int = Field(3, ge=1)
     """Attention heads in a block."""
+
+    def patch_of(self, *, tiles: bool) -> int:
+        """Side of a patch of tiles, or of frames."""
+        return self.patch if tiles or self.frame_patch is None else self.frame_patch
 
 
 class ModelSettings(Settings):

@@ -9,8 +9,9 @@ import timm
 from timm.layers.pos_embed import resample_abs_pos_embed
 from timm.models.deit import VisionTransformerDistilled
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from x2localizer.config import BackboneSettings
+from x2localizer.config import BackboneSettings, ModelSettings
 from x2localizer.errors import CheckpointError, ConfigError
 from x2localizer.learn.stems import STEMS, LiteStem, PlainStem, load_lite
 from x2localizer.learn.tensor_files import read_tensors
@@ -99,6 +100,33 @@ def load_pretrained(model: Any, tensors: dict[str, Tensor]) -> None:
             "Use weights of the same backbone.",
         )
     model.load_state_dict(ready)
+
+
+def with_other_patches(tensors: dict[str, Tensor], old: ModelSettings, new: ModelSettings) -> dict[str, Tensor]:
+    """Weights of towers for patches of another size: kernels that cut patches and positions are resampled.
+
+    A kernel sums over its pixels, so a smaller one has larger weights: a patch of one colour keeps its token.
+    """
+    ready = dict(tensors)
+    for tower, tiles in (("ground", False), ("aerial", True)):
+        at, was, will = f"{tower}.backbone.", old.backbone.patch_of(tiles=tiles), new.backbone.patch_of(tiles=tiles)
+        if was == will:
+            continue
+        for name in (f"{at}patch_embed.proj.{layer}weight" for layer in ("", "6.")):
+            if name in tensors:
+                side = tensors[name].shape[-1] * will // was
+                ready[name] = F.interpolate(tensors[name], (side, side), mode="area") * (was / will) ** 2
+        if f"{at}pos_embed" in tensors:
+            ready[f"{at}pos_embed"] = resample_abs_pos_embed(
+                tensors[f"{at}pos_embed"], _grid(new, tiles), _grid(old, tiles), num_prefix_tokens=2
+            )
+    return ready
+
+
+def _grid(settings: ModelSettings, tiles: bool) -> list[int]:
+    """Rows and columns of the patches of a tile, or of a frame."""
+    sides = (settings.tile_px, settings.tile_px) if tiles else (settings.frame_height, settings.frame_width)
+    return [side // settings.backbone.patch_of(tiles=tiles) for side in sides]
 
 
 def resample_positions(positions: Tensor, grid: tuple[int, int]) -> Tensor:

@@ -19,6 +19,7 @@ from torch import Tensor
 from x2localizer.config import TrainSettings, validate
 from x2localizer.errors import CheckpointError
 from x2localizer.files import atomic_path
+from x2localizer.learn.backbone import with_other_patches
 from x2localizer.learn.model import Model
 
 FORMAT = "x2localizer-checkpoint-1"
@@ -138,7 +139,7 @@ def load_start(model: Model, checkpoint: Checkpoint) -> None:
     Stage 1 does not train adapters: after it the model may have none, or adapters of another size.
     """
     other = checkpoint.settings.model.family
-    tensors = checkpoint.tensors
+    tensors = with_other_patches(checkpoint.tensors, checkpoint.settings.model, model.settings)
     if other != model.settings.family:
         taken = model.family.taken_from(other, tensors)
         if not taken:

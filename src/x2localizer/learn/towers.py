@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from x2localizer.config import ModelSettings, Settings
+from x2localizer.config import BackboneSettings, ModelSettings, Settings
 from x2localizer.encoders.protocol import Capabilities
 from x2localizer.errors import ConfigError, UserError
 
@@ -51,6 +51,12 @@ class TowerPlan:
     instances: int
     grid: bool
     pretrained: bool = True
+
+    @property
+    def backbone(self) -> BackboneSettings:
+        """The transformer of this tower."""
+        chosen = self.settings.backbone
+        return chosen.model_copy(update={"patch": chosen.patch_of(tiles=self.grid)})
 
 
 class Tower(nn.Module):

@@ -40,7 +40,7 @@ class DeitTower(Tower):
     def __init__(self, plan: TowerPlan, options: Settings) -> None:
         super().__init__(plan, options)
         settings = plan.settings
-        self.backbone: Any = build_backbone(settings.backbone, plan.size, settings.dim, pretrained=plan.pretrained)
+        self.backbone: Any = build_backbone(plan.backbone, plan.size, settings.dim, pretrained=plan.pretrained)
         width = self.backbone.embed_dim
         hidden = max(1, round(width * settings.adapter_ratio))
         if settings.adapters:

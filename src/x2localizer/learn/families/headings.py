@@ -68,7 +68,7 @@ class HeadingTower(Tower):
             raise ConfigError(
                 f"A code of {settings.dim} numbers has no halves.", "Set model.dim to an even number, or further to 0."
             )
-        self.backbone: Any = build_backbone(settings.backbone, plan.size, settings.dim, pretrained=plan.pretrained)
+        self.backbone: Any = build_backbone(plan.backbone, plan.size, settings.dim, pretrained=plan.pretrained)
         if plan.grid:
             width, blocks = self.backbone.embed_dim, len(self.backbone.blocks)
             self.shared = max(0, blocks - cast(HeadingOptions, options).turned_blocks)

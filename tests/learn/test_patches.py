@@ -1,0 +1,55 @@
+"""Towers that start from others with larger patches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from helpers.small_model import MODEL
+from x2localizer.config import ModelSettings, TrainSettings
+from x2localizer.learn.backbone import with_other_patches
+from x2localizer.learn.checkpoint import load_checkpoint, load_start, save_checkpoint
+from x2localizer.learn.model import Model
+
+TURNING = MODEL.model_copy(update={"family": "headings", "adapters": False})
+
+
+def _finer(settings: ModelSettings, **sizes: int) -> ModelSettings:
+    return settings.model_copy(update={"backbone": settings.backbone.model_copy(update=sizes)})
+
+
+@pytest.mark.parametrize("stem", ["conv", "plain"])
+@torch.no_grad()
+def test_a_patch_of_one_colour_keeps_its_token(stem: str) -> None:
+    settings = _finer(TURNING)
+    settings = settings.model_copy(update={"backbone": settings.backbone.model_copy(update={"stem": stem})})
+    half = settings.backbone.patch // 2
+    torch.manual_seed(0)
+    large, small = Model(settings), Model(_finer(settings, frame_patch=half))
+    small.load_state_dict(with_other_patches(large.state_dict(), settings, small.settings))
+    colour = torch.tensor([0.3, -0.8, 1.1]).reshape(1, 3, 1, 1)
+    frame = colour.expand(1, 3, settings.frame_height, settings.frame_width)
+    tokens, finer = (model.ground.backbone.patch_embed(frame) for model in (large, small))  # type: ignore[union-attr, operator]
+    assert finer.shape[1] == 4 * tokens.shape[1]
+    inside = finer.reshape(settings.frame_height // half, -1, finer.shape[-1])[-1, -1]
+    torch.testing.assert_close(inside, tokens[0, -1], atol=1e-4, rtol=1e-4)
+    positions = small.ground.backbone.pos_embed, large.ground.backbone.pos_embed  # type: ignore[union-attr]
+    torch.testing.assert_close(positions[0][:, :2], positions[1][:, :2])  # of cls and dist
+
+
+@torch.no_grad()
+def test_only_the_tower_of_frames_changes(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    large = Model(TURNING)
+    save_checkpoint(tmp_path / "large.safetensors", large, TrainSettings(model=TURNING), {"stage": "image"})
+    small = Model(_finer(TURNING, frame_patch=TURNING.backbone.patch // 2))
+    load_start(small, load_checkpoint(tmp_path / "large.safetensors"))
+    tiles = torch.randn(2, 3, TURNING.tile_px, TURNING.tile_px)
+    torch.testing.assert_close(small.eval().aerial(tiles), large.eval().aerial(tiles))
+    frames = torch.randn(2, 3, TURNING.frame_height, TURNING.frame_width)
+    codes = small.ground(frames)
+    assert codes.shape == large.ground(frames).shape
+    assert torch.isfinite(codes).all()
+    assert not torch.allclose(codes, large.ground(frames), atol=1e-4)
