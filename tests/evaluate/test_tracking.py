@@ -267,7 +267,7 @@ def test_the_protocol_from_the_command_line(tiny_dataset: Path, tiny_bundle: Bun
     out = tmp_path / "out"
     words = ["evaluate", str(tiny_bundle.root), "--protocol", "tracking", "--data", str(tiny_dataset)]
     words += ["--arms", "sensors, roads", "--arms", "sensors, tiles", "--foreign-arms", "sensors, roads"]
-    words += ["--foreign", str(tiny_dataset), "--rides", "1", "--workers", "1"]
+    words += ["--foreign", str(tiny_dataset), "--rides", "1", "--workers", "1", "--set", "road_weight=0"]
     run = CliRunner().invoke(app, [*words, "--work", str(tmp_path / "work"), "--out", str(out)])
     assert run.exit_code == 0, run.output
     values = json.loads((out / "results.json").read_text(encoding="utf-8"))
@@ -276,5 +276,9 @@ def test_the_protocol_from_the_command_line(tiny_dataset: Path, tiny_bundle: Bun
     assert values["rows"][0]["every"]["off_map"] is None
     figures = values["rows"][1]["every"]
     assert figures["frames"] == figures["off_map_frames"] > 100
+    assert values["settings"] == {"road_weight": 0.0}
+    assert figures["sure"] == 0.0  # roads without a weight say nothing
     assert "| sensors, roads |" in (out / "table.md").read_text(encoding="utf-8")
     assert (out / "curves.png").is_file()
+    wrong = CliRunner().invoke(app, [*words, "--set", "rode_weight=0"])
+    assert "road_weight" in str(wrong.exception)  # the nearest key

@@ -62,6 +62,10 @@ def evaluate(
         "evaluation"
     ),
     device: DeviceOption = "auto",
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="tracking, faults: override a setting of the tracker."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure models on a dataset, side by side on the same videos and galleries.
@@ -90,6 +94,8 @@ def evaluate(
 
       x2l evaluate town --protocol tracking --data data/standard --arms "sensors, tiles"
 
+      x2l evaluate eye --protocol tracking --data data/standard --split val --set tile_weight=0.7
+
       x2l evaluate town town-int8 --protocol compression --data data/standard --split val
 
       x2l evaluate eye --protocol faults --data data/standard --rides 18
@@ -99,6 +105,7 @@ def evaluate(
             "Rankings are written as Parquet, for a first model that can encode.",
             "x2l evaluate MODEL --rankings ours.parquet ...",
         )
+    from x2localizer.config import TrackSettings, from_overrides  # noqa: PLC0415
     from x2localizer.datasets.dataset import open_dataset  # noqa: PLC0415
     from x2localizer.evaluate.entrants import entrants  # noqa: PLC0415
     from x2localizer.evaluate.protocols import BUDGETS, score_parts  # noqa: PLC0415
@@ -113,6 +120,7 @@ def evaluate(
             foreign=None if foreign is None else open_dataset(foreign), arms=arms or (),
             foreign_arms=foreign_arms or (), most_rides=rides, workers=workers, onset=onset, decoder=decoder,
             budgets=BUDGETS if budgets is None else _budgets(budgets),
+            settings=from_overrides(TrackSettings, overrides or []),
         )  # fmt: skip
     values = measured({"protocol": protocol, "data": data.name, "split": split, **result.values})
     files = [] if out is None else result.save(out, values)

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from x2localizer.config import TrackSettings
 from x2localizer.datasets.dataset import Dataset
 from x2localizer.encoders import open_bundle
 from x2localizer.encoders.tile_decoder import TileDecoder, open_decoder
@@ -93,6 +94,7 @@ def run_protocol(
     decoder: Path | None = None,
     onset: Literal["both", "start", "halfway"] = "both",
     budgets: Sequence[int] = protocols.BUDGETS,
+    settings: TrackSettings | None = None,
 ) -> ProtocolResult:
     """Measure models on a dataset, side by side on the same videos and galleries.
 
@@ -107,13 +109,14 @@ def run_protocol(
         :func:`x2localizer.evaluate.tracking.run_tracking` and :func:`x2localizer.evaluate.tracked.arms_named`.
     budgets: of the protocols coarse and fine: keyframes of a prefix.
     decoder: of the protocols fine and long-range: a temporal decoder's folder, for the model it was trained for.
+    settings: of the tracker, in the protocols tracking, faults and long-range.
     """
     chooser = None if decoder is None else open_decoder(decoder)
     if protocol == "tracking":
-        return _tracking(models, data, split, work, report, foreign, arms, foreign_arms, most_rides, workers)
+        return _tracking(models, data, split, work, report, foreign, arms, foreign_arms, most_rides, workers, settings)
     if protocol == "faults":
         onsets = ONSETS if onset == "both" else (onset,)
-        return _faults(models, data, split, work, report, onsets, most_rides, workers)
+        return _faults(models, data, split, work, report, onsets, most_rides, workers, settings)
     if protocol == "long-range":
         if gallery == "auto":
             gallery = "imagery" if imagery_of(data, split) else "dataset"
@@ -124,7 +127,7 @@ def run_protocol(
         if not tracked or not recordings.sources_of(data, recordings.tracked_rides(data, split)):
             return windows
         return windows.with_tracking(
-            _tracking(models[:1], data, split, work, report, foreign, arms, foreign_arms, most_rides, workers)
+            _tracking(models[:1], data, split, work, report, foreign, arms, foreign_arms, most_rides, workers, settings)
         )
     if protocol == "compression":
         return _compression(models, data, split, work, report)
@@ -269,6 +272,7 @@ def _on_dataset(models: Sequence[str], data: Dataset, split: str, work: Path, re
 def _tracking(
     models: Sequence[str], data: Dataset, split: str, work: Path, report: Progress, foreign: Dataset | None,
     arms: Sequence[str], foreign_arms: Sequence[str], most_rides: int | None, workers: int,
+    settings: TrackSettings | None,
 ) -> ProtocolResult:  # fmt: skip
     """Long drives followed by the tracker, over one gallery of all areas."""
     if len(models) != 1:
@@ -276,12 +280,12 @@ def _tracking(
     bundle = open_bundle(models[0])
     found = tracking.run_tracking(
         bundle, data, split, work, report, foreign=foreign, arms=arms_named(arms),
-        foreign_arms=arms_named(foreign_arms), most_rides=most_rides, workers=workers,
+        foreign_arms=arms_named(foreign_arms), most_rides=most_rides, workers=workers, settings=settings,
     )  # fmt: skip
     rows = tracking_tables.track_rows(found)
     values = {
         "bundle": bundle.fingerprint, "rides": len(found.rides), "foreign_rides": len(found.foreign_night),
-        "rows": tracking_tables.to_values(rows),
+        "rows": tracking_tables.to_values(rows), **_overridden(settings),
     }  # fmt: skip
     off = f", {len(found.foreign_night)} off the map" if found.foreign_night else ""
     heading = f"{split}: {len(found.rides)} long drives on one map of all areas{off}; 95% intervals over drives\n\n"
@@ -290,18 +294,27 @@ def _tracking(
 
 def _faults(
     models: Sequence[str], data: Dataset, split: str, work: Path, report: Progress, onsets: Sequence[Onset],
-    most_rides: int | None, workers: int,
+    most_rides: int | None, workers: int, settings: TrackSettings | None,
 ) -> ProtocolResult:  # fmt: skip
     """Long drives with faults upstream of the tracker, over one gallery of all areas."""
     if len(models) != 1:
         raise UserError("Faults are measured with one bundle at a time.", "Name one: x2l evaluate eye ...")
     bundle = open_bundle(models[0])
     rows = fault_table.run_faults(
-        bundle, data, split, work, report, onsets=onsets, most_rides=most_rides, workers=workers
+        bundle, data, split, work, report, onsets=onsets, most_rides=most_rides, workers=workers, settings=settings
     )
     heading = f"{split}: {rows[0].drives} long drives on one map of all areas, tiles and roads\n\n"
-    values = {"bundle": bundle.fingerprint, "rides": rows[0].drives, **fault_table.to_values(rows)}
+    values = {
+        "bundle": bundle.fingerprint, "rides": rows[0].drives, **fault_table.to_values(rows), **_overridden(settings),
+    }  # fmt: skip
     return ProtocolResult(values, heading + fault_table.table_text(rows))
+
+
+def _overridden(settings: TrackSettings | None) -> dict[str, Any]:
+    """The settings of the tracker that are not the usual ones, to be stored with what was measured."""
+    usual = TrackSettings().model_dump()
+    changed = {key: value for key, value in (settings or TrackSettings()).model_dump().items() if value != usual[key]}
+    return {"settings": changed} if changed else {}
 
 
 def _heading(split: str, videos: int, gallery: int) -> str:
