@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -31,12 +32,12 @@ def test_a_patch_of_one_colour_keeps_its_token(stem: str) -> None:
     small.load_state_dict(with_other_patches(large.state_dict(), settings, small.settings))
     colour = torch.tensor([0.3, -0.8, 1.1]).reshape(1, 3, 1, 1)
     frame = colour.expand(1, 3, settings.frame_height, settings.frame_width)
-    tokens, finer = (model.ground.backbone.patch_embed(frame) for model in (large, small))  # type: ignore[union-attr, operator]
+    towers: list[Any] = [large.ground, small.ground]
+    tokens, finer = (tower.backbone.patch_embed(frame) for tower in towers)
     assert finer.shape[1] == 4 * tokens.shape[1]
     inside = finer.reshape(settings.frame_height // half, -1, finer.shape[-1])[-1, -1]
     torch.testing.assert_close(inside, tokens[0, -1], atol=1e-4, rtol=1e-4)
-    positions = small.ground.backbone.pos_embed, large.ground.backbone.pos_embed  # type: ignore[union-attr]
-    torch.testing.assert_close(positions[0][:, :2], positions[1][:, :2])  # of cls and dist
+    torch.testing.assert_close(*(tower.backbone.pos_embed[:, :2] for tower in towers))  # of cls and dist
 
 
 @torch.no_grad()
