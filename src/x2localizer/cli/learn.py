@@ -59,8 +59,11 @@ def train(
     needs_training()
     from x2localizer.learn.checks import stages_of  # noqa: PLC0415 - torch takes seconds to load
     from x2localizer.learn.loop import train as run  # noqa: PLC0415
+    from x2localizer.learn.sixteen_bits import is_emulated  # noqa: PLC0415
 
     settings = load_config(TrainSettings, "train", preset, overrides or [])
+    if is_emulated(settings):
+        say("note: this processor only emulates 16 bits: without precision=bf16-mixed, a step is some ten times faster")
     names = stages_of(settings) if stages is None else tuple(name.strip() for name in stages.split(","))
     for name in names:
         if name not in STAGES:

@@ -23,7 +23,6 @@ from x2localizer.datasets.dataset import open_dataset
 from x2localizer.errors import CheckpointError, ConfigError, UserError
 from x2localizer.files import only_writer, write_text
 from x2localizer.learn.accumulate import backward
-from x2localizer.learn.attention import fast_attention
 from x2localizer.learn.batches import Videos, rng_for
 from x2localizer.learn.bundle_weights import bundle_folder, load_origin
 from x2localizer.learn.checkpoint import (
@@ -43,6 +42,7 @@ from x2localizer.learn.memory import keep_freed_memory
 from x2localizer.learn.model import Model
 from x2localizer.learn.optimizer import build_optimizer
 from x2localizer.learn.report import Report, quiet
+from x2localizer.learn.sixteen_bits import fast_attention
 from x2localizer.learn.stages import Batch, Stage, full_stage, heading_stage, image_stage, progressive_stage
 
 
