@@ -10,11 +10,13 @@ import pytest
 
 from helpers.streets import ROUTE, StreetDrive, drive_along, drive_through, motorway, street_lines, write_streets
 from x2localizer.config import TrackSettings
+from x2localizer.encoders.bundle import shipped
 from x2localizer.errors import GalleryError
 from x2localizer.gallery import Gallery, index_roads, open_gallery
 from x2localizer.localize.track.confidence import FEATURES, track_confidence
 from x2localizer.localize.track.movements import movements_between
 from x2localizer.localize.track.second_pass import second_pass
+from x2localizer.localize.track.starts import Starts
 from x2localizer.localize.track.track_map import TrackMap
 from x2localizer.localize.track.tracker import Tracker
 from x2localizer.search import BoxPrior, CirclePrior
@@ -214,6 +216,24 @@ def test_guesses_that_nothing_supports_are_never_sure() -> None:
     assert confidence.probability(good) > confidence.threshold
     assert confidence.probability(replace(good, road_margin=-0.1)) == 0.0
     assert confidence.probability(replace(good, road_margin=-0.1, has_tiles=True, tile_margin=0.5)) > 0.0
+
+
+def test_the_confidence_holds_for_more_poses_and_not_for_fewer() -> None:
+    usual = TrackSettings()
+    more, fewer = (usual.model_copy(update={"most_poses": poses}) for poses in (2_000_000, 100_000))
+    for folder in (None, shipped("eye")):
+        assert track_confidence(folder, usual).calibrated
+        assert track_confidence(folder, more).calibrated
+        assert not track_confidence(folder, fewer).calibrated
+        assert not track_confidence(folder, more.model_copy(update={"road_weight": 0.6})).calibrated
+
+
+def test_a_map_with_more_roads_has_more_poses(streets: TrackMap) -> None:
+    starts = len(Starts.on(streets.patches, streets.roads, streets.tiles, streets.prior))
+    least = {"start_poses": 1000, "pose_spacing_m": 5.0}
+    for most, expected in ((10**6, int(starts * 4 / 5.0)), (5000, 5000)):
+        tuned = TrackSettings().model_copy(update={**least, "most_poses": most})
+        assert Tracker(streets, None, tuned).belief.poses.shape[1] == expected
 
 
 def test_a_drive_that_leaves_the_map_is_off_it(tmp_path: Path) -> None:

@@ -160,8 +160,13 @@ OF_TILES = (
 
 
 def _same(fitted: TrackSettings, asked: TrackSettings, *, tiles: bool) -> bool:
-    """Whether settings agree in all that matters: leaving out a term, or another seed, is covered by the fit."""
-    free = {"seed": 0, "use_tiles": True, "use_roads": True}
+    """Whether settings agree in all that matters: leaving out a term, or another seed, is covered by the fit.
+
+    More poses than it was fitted with show the same belief in more detail; fewer may miss where the camera is.
+    """
+    if asked.most_poses < fitted.most_poses:
+        return False
+    free: dict[str, object] = {"seed": 0, "use_tiles": True, "use_roads": True, "most_poses": 0}
     if not tiles:
         free |= {name: getattr(asked, name) for name in OF_TILES}
     return fitted.model_copy(update=free) == asked.model_copy(update=free)
