@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -25,7 +26,7 @@ def is_emulated(settings: TrainSettings) -> bool:
     """Whether 16 bits were asked of a processor that only emulates them: a step takes ten times as long as in 32."""
     gpu = torch.cuda.is_available() or torch.backends.mps.is_available()
     on_cpu = settings.accelerator == "cpu" or (settings.accelerator == "auto" and not gpu)
-    capabilities = getattr(torch.cpu, "get_capabilities", dict)()  # older versions of torch do not tell
+    capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # older versions do not tell
     if settings.precision != "bf16-mixed" or not on_cpu or capabilities.get("architecture") != "x86_64":
         return False
     return not (capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
