@@ -62,6 +62,7 @@ def test_int8_has_weights_of_bytes_with_a_scale_for_each_channel(
     for name in weights:
         scale = tensors[name.removesuffix("_quantized") + "_scale"]
         assert scale.shape in ((weights[name].shape[0],), (weights[name].shape[-1],))
+        assert np.abs(weights[name].astype(np.int64)).max() <= 64  # two products with bytes fit into 16 bits
     first = next(node for node in graph.node if node.op_type == "Conv")
     assert "Quantize" not in first.input[1]  # reads pixels: stays in 32 bits
 
@@ -89,6 +90,8 @@ def test_a_slim_bundle_has_the_same_frame_codes_and_the_same_name(tiny_bundle: B
     assert slim.fingerprint == tiny_bundle.fingerprint
     assert slim.spec.parts == ("frame",)
     assert (slim.root / "weights.bin").stat().st_size < 0.6 * (tiny_bundle.root / "weights.bin").stat().st_size
+    small = reduce_bundle(slim, tmp_path / "fp16", "fp16", {})  # another name: its codes are not the same
+    assert small.fingerprint != slim.fingerprint
     with pytest.raises(BundleError, match="no graph 'tile'"):
         slim.encode_tiles(np.zeros((1, slim.spec.tile_px, slim.spec.tile_px, 3), np.uint8))
     with pytest.raises(BundleError, match="no graph 'tile'"):
