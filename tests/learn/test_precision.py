@@ -59,10 +59,10 @@ def test_int8_has_weights_of_bytes_with_a_scale_for_each_channel(
     tensors = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer}
     weights = {name: values for name, values in tensors.items() if values.dtype == np.int8 and values.ndim >= 2}
     assert len(weights) >= 8
-    for name in weights:
+    for name, values in weights.items():
         scale = tensors[name.removesuffix("_quantized") + "_scale"]
-        assert scale.shape in ((weights[name].shape[0],), (weights[name].shape[-1],))
-        assert np.abs(weights[name].astype(np.int64)).max() <= 64  # two products with bytes fit into 16 bits
+        assert scale.shape in ((values.shape[0],), (values.shape[-1],))
+        assert np.abs(values.astype(np.int64)).max() <= 64  # two products with bytes fit into 16 bits
     first = next(node for node in graph.node if node.op_type == "Conv")
     assert "Quantize" not in first.input[1]  # reads pixels: stays in 32 bits
 
