@@ -75,6 +75,18 @@ class ProtocolResult:
         return files
 
 
+@dataclass(frozen=True, slots=True)
+class DriveOptions:
+    """Which long drives are followed, and how; see :func:`run_protocol`."""
+
+    foreign: Dataset | None
+    arms: Sequence[str]
+    foreign_arms: Sequence[str]
+    most_rides: int | None
+    workers: int
+    settings: TrackSettings | None
+
+
 def run_protocol(
     protocol: Protocol,
     models: Sequence[str],
@@ -112,23 +124,22 @@ def run_protocol(
     settings: of the tracker, in the protocols tracking, faults and long-range.
     """
     chooser = None if decoder is None else open_decoder(decoder)
+    drives = DriveOptions(foreign, arms, foreign_arms, most_rides, workers, settings)
     if protocol == "tracking":
-        return _tracking(models, data, split, work, report, foreign, arms, foreign_arms, most_rides, workers, settings)
+        return _tracking(models, data, split, work, report, drives)
     if protocol == "faults":
         onsets = ONSETS if onset == "both" else (onset,)
-        return _faults(models, data, split, work, report, onsets, most_rides, workers, settings)
+        return _faults(models, data, split, work, report, drives, onsets)
     if protocol == "long-range":
         if gallery == "auto":
             gallery = "imagery" if imagery_of(data, split) else "dataset"
         if gallery == "dataset":
             return _on_dataset(models, data, split, work, report)
         windows = _on_imagery(models, data, split, work, report, arms, chooser)
-        arms = [name for name in arms if name not in long_range.window_arms(decoder=True)]
+        drives = replace(drives, arms=[name for name in arms if name not in long_range.window_arms(decoder=True)])
         if not tracked or not recordings.sources_of(data, recordings.tracked_rides(data, split)):
             return windows
-        return windows.with_tracking(
-            _tracking(models[:1], data, split, work, report, foreign, arms, foreign_arms, most_rides, workers, settings)
-        )
+        return windows.with_tracking(_tracking(models[:1], data, split, work, report, drives))
     if protocol == "compression":
         return _compression(models, data, split, work, report)
     chosen = [replace(entrant, keep_first=keep_first) for model in models for entrant in entrants(model)]
@@ -270,22 +281,21 @@ def _on_dataset(models: Sequence[str], data: Dataset, split: str, work: Path, re
 
 
 def _tracking(
-    models: Sequence[str], data: Dataset, split: str, work: Path, report: Progress, foreign: Dataset | None,
-    arms: Sequence[str], foreign_arms: Sequence[str], most_rides: int | None, workers: int,
-    settings: TrackSettings | None,
-) -> ProtocolResult:  # fmt: skip
+    models: Sequence[str], data: Dataset, split: str, work: Path, report: Progress, drives: DriveOptions
+) -> ProtocolResult:
     """Long drives followed by the tracker, over one gallery of all areas."""
     if len(models) != 1:
         raise UserError("Tracking is measured with one bundle at a time.", "Name one: x2l evaluate town ...")
     bundle = open_bundle(models[0])
     found = tracking.run_tracking(
-        bundle, data, split, work, report, foreign=foreign, arms=arms_named(arms),
-        foreign_arms=arms_named(foreign_arms), most_rides=most_rides, workers=workers, settings=settings,
+        bundle, data, split, work, report, foreign=drives.foreign, arms=arms_named(drives.arms),
+        foreign_arms=arms_named(drives.foreign_arms), most_rides=drives.most_rides, workers=drives.workers,
+        settings=drives.settings,
     )  # fmt: skip
     rows = tracking_tables.track_rows(found)
     values = {
         "bundle": bundle.fingerprint, "rides": len(found.rides), "foreign_rides": len(found.foreign_night),
-        "rows": tracking_tables.to_values(rows), **_overridden(settings),
+        "rows": tracking_tables.to_values(rows), **_overridden(drives.settings),
     }  # fmt: skip
     off = f", {len(found.foreign_night)} off the map" if found.foreign_night else ""
     heading = f"{split}: {len(found.rides)} long drives on one map of all areas{off}; 95% intervals over drives\n\n"
@@ -293,19 +303,21 @@ def _tracking(
 
 
 def _faults(
-    models: Sequence[str], data: Dataset, split: str, work: Path, report: Progress, onsets: Sequence[Onset],
-    most_rides: int | None, workers: int, settings: TrackSettings | None,
+    models: Sequence[str], data: Dataset, split: str, work: Path, report: Progress, drives: DriveOptions,
+    onsets: Sequence[Onset],
 ) -> ProtocolResult:  # fmt: skip
     """Long drives with faults upstream of the tracker, over one gallery of all areas."""
     if len(models) != 1:
         raise UserError("Faults are measured with one bundle at a time.", "Name one: x2l evaluate eye ...")
     bundle = open_bundle(models[0])
     rows = fault_table.run_faults(
-        bundle, data, split, work, report, onsets=onsets, most_rides=most_rides, workers=workers, settings=settings
-    )
+        bundle, data, split, work, report, onsets=onsets, most_rides=drives.most_rides, workers=drives.workers,
+        settings=drives.settings,
+    )  # fmt: skip
     heading = f"{split}: {rows[0].drives} long drives on one map of all areas, tiles and roads\n\n"
     values = {
-        "bundle": bundle.fingerprint, "rides": rows[0].drives, **fault_table.to_values(rows), **_overridden(settings),
+        "bundle": bundle.fingerprint, "rides": rows[0].drives, **fault_table.to_values(rows),
+        **_overridden(drives.settings),
     }  # fmt: skip
     return ProtocolResult(values, heading + fault_table.table_text(rows))
 
