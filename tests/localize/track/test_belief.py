@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from x2localizer.localize.track.belief import best_cell
 from x2localizer.localize.track.ellipse import ellipse_of
 from x2localizer.localize.track.kernels import (
     BIAS,
@@ -26,6 +27,7 @@ from x2localizer.localize.track.kernels import (
 )
 from x2localizer.localize.track.movements import straightened
 from x2localizer.localize.track.patches import METRES_AROUND
+from x2localizer.localize.track.starts import Starts
 from x2localizer.localize.track.terms import log_odds
 from x2localizer.types import Floats, Movement
 
@@ -162,6 +164,39 @@ def test_weights_are_gathered_by_cell_and_off_the_map() -> None:
     for i in range(30, 300):
         expected[int((poses[Y, i] - 180_000) * 2) * 16 + int((poses[X, i] - 1000) * 2)] += weights[i]
     np.testing.assert_allclose(cells, expected)
+
+
+def test_the_best_place_is_where_neighbours_agree() -> None:
+    corners, offsets = np.array([[0, 0, 4, 3], [90, 90, 5, 5]]), np.array([0, 48, 148])
+    cells = np.full(148, 1e-4)
+    cells[9] = 0.3  # alone, in the first patch
+    cells[[48 + 33, 48 + 34, 48 + 43, 48 + 44]] = 0.1, 0.15, 0.15, 0.25
+    assert best_cell(cells, offsets, corners) in {(1, row, column) for row in (3, 4) for column in (3, 4)}
+    cells[9] = 0.7
+    assert best_cell(cells, offsets, corners) == (0, 1, 1)
+
+
+@given(seed=st.integers(0, 10_000))
+def test_the_best_place_is_that_of_the_plain_twin(seed: int) -> None:
+    cells = np.random.default_rng(seed).uniform(size=32)  # as many as are compared
+    corners, offsets = np.array([[0, 0, 1, 4], [90, 90, 2, 2]]), np.array([0, 16, 32])
+    sums = {}
+    for patch, (_, _, width, height) in enumerate(corners):
+        grid = np.pad(cells[offsets[patch] : offsets[patch + 1]].reshape(2 * height, 2 * width), 1)
+        for row in range(2 * height):
+            for column in range(2 * width):
+                sums[patch, row, column] = float(grid[row : row + 3, column : column + 3].sum())
+    assert sums[best_cell(cells, offsets, corners)] == pytest.approx(max(sums.values()))
+
+
+@pytest.mark.parametrize(("count", "least", "most"), [(10, 0, 1), (40, 1, 1), (200, 5, 5)])
+def test_starts_are_spread_evenly_over_all_streets_and_both_directions(count: int, least: int, most: int) -> None:
+    starts = Starts(np.zeros(20), np.zeros(20), np.zeros(20), np.zeros(20, np.int64))
+    number, direction = starts.evenly(count, np.random.default_rng(3))
+    assert len(number) == len(direction) == count
+    often = np.bincount(2 * number + direction, minlength=40)
+    assert (often.min(), often.max()) == (least, most)
+    assert direction.sum() * 2 == pytest.approx(count, abs=2)
 
 
 def test_even_similarities_tell_nothing_and_sharp_ones_much() -> None:

@@ -52,6 +52,8 @@ AROUND_M = 60.0
 """The best place is the middle of the poses within this distance."""
 ELSEWHERE_M = 100.0
 """What is further from the best place, to the east or to the south, is another place."""
+CANDIDATES = 32
+"""The best place is looked for among so many half tiles."""
 ENOUGH = 0.4
 """Share of the poses that must carry weight; with fewer they are drawn again."""
 START_SD_M, START_SD_DEG = 2.5, 4.0
@@ -140,14 +142,17 @@ class PoseBelief:
         self.null = math.log(off_map)
 
     def _anywhere(self, count: int) -> tuple[Floats, Int32]:
-        """Poses on all roads in both directions; without roads on all tiles, in any direction."""
+        """Poses on all roads in both directions; without roads on all tiles, in any direction.
+
+        Evenly spaced, so that no street is without poses by chance.
+        """
         rng, starts = self._rng, self._starts
-        which = rng.integers(0, len(starts), count)
+        which, direction = starts.evenly(count, rng)
         x, y, heading = starts.x[which], starts.y[which], starts.headings[which]
         poses = np.zeros((POSE, count))
         tile_m = self.patches.tile_m(y)
         if self._roads is not None:
-            heading = heading + np.pi * rng.integers(0, 2, count) + rng.normal(0, math.radians(START_SD_DEG), count)
+            heading = heading + np.pi * direction + rng.normal(0, math.radians(START_SD_DEG), count)
             spread_m = START_SD_M
         else:
             heading = rng.uniform(0, 2 * np.pi, count)
@@ -157,7 +162,8 @@ class PoseBelief:
         poses[HEADING] = heading
         poses[SCALE] = np.exp(rng.normal(0, self.scale_sd, count))
         poses[BIAS] = rng.normal(0, self.bias_sd, count)
-        poses[TRUST] = rng.uniform(size=count) < self.settings.trust_tiles
+        trusting = self.settings.trust_tiles * np.arange(1, count + 1)
+        poses[TRUST] = np.floor(trusting) > np.floor(trusting - self.settings.trust_tiles)
         return poses, starts.patch[which].astype(np.int32)
 
     def bridge(self, seconds: float) -> None:
@@ -275,10 +281,8 @@ class PoseBelief:
         return found
 
     def _around_best(self, relative: Floats, cells: Floats, off: float) -> PoseEstimate:
-        cell = int(cells.argmax())
-        patch = int(np.searchsorted(self._cell_offsets, cell, "right")) - 1
-        x0, y0, width, _ = (int(value) for value in self.patches.corners[patch])
-        row, column = divmod(cell - int(self._cell_offsets[patch]), width * HALVES)
+        patch, row, column = best_cell(cells, self._cell_offsets, self.patches.corners)
+        x0, y0, _, _ = (int(value) for value in self.patches.corners[patch])
         east, south = (column + 0.5) / HALVES, (row + 0.5) / HALVES  # tiles from the patch's corner
         tile_m = float(self.patches.tile_m(np.array([y0 + south]))[0])
         out = np.zeros(AROUND)
@@ -322,6 +326,29 @@ class PoseBelief:
         )  # fmt: skip
         self.poses, self.patch = poses, patch
         self._share_out(math.exp(self.null))
+
+
+def best_cell(cells: Floats, offsets: Ints, corners: Ints) -> tuple[int, int, int]:
+    """Patch, row and column of the half tile that holds the most weight together with the eight around it.
+
+    Only those that hold the most by themselves are compared.
+
+    cells: weights of the half tiles of all patches, one patch after the other.
+    offsets: where each patch begins among them.
+    corners: of the patches, as in :class:`Patches`.
+    """
+    few = min(CANDIDATES, len(cells))
+    found, most = (0, 0, 0), -1.0
+    for cell in np.argpartition(cells, len(cells) - few)[-few:]:
+        patch = int(np.searchsorted(offsets, cell, "right")) - 1
+        columns, rows = (int(value) * HALVES for value in corners[patch][2:])
+        first = int(offsets[patch])
+        row, column = divmod(int(cell) - first, columns)
+        grid = cells[first : first + rows * columns].reshape(rows, columns)
+        around = float(grid[max(0, row - 1) : row + 2, max(0, column - 1) : column + 2].sum())
+        if around > most:
+            found, most = (patch, row, column), around
+    return found
 
 
 def _road_cells(field: RoadField, x: Floats, y: Floats, patch: Int32) -> Ints:

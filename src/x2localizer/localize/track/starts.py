@@ -25,6 +25,13 @@ class Starts:
     def __len__(self) -> int:
         return len(self.x)
 
+    def evenly(self, count: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
+        """So many of them, evenly spaced over all of them in two directions: their numbers, and 0 or 1 for each."""
+        both = 2 * len(self)
+        at = ((np.arange(count) + rng.uniform(size=count)) * (both / count)).astype(np.int64)
+        direction, number = np.divmod(np.minimum(at, both - 1), len(self))
+        return number, direction
+
     @staticmethod
     def on(patches: Patches, roads: RoadField | None, tiles: TileField | None, prior: Prior | None = None) -> Starts:
         """Points on roads; without roads, the middles of tiles. With a prior those that it allows, if there are any."""
