@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from typer.testing import CliRunner
 
+from x2localizer.cli import app
 from x2localizer.config import TrainSettings, load_config
+from x2localizer.encoders import open_bundle
 from x2localizer.errors import ConfigError
 from x2localizer.learn.checkpoint import load_checkpoint, save_checkpoint
 from x2localizer.learn.export import export_bundle
@@ -116,6 +119,16 @@ def test_a_bundle_with_merged_tokens_is_checked_against_torch(checkpoint: Path, 
     assert np.allclose(np.linalg.norm(codes, axis=1), 1.0, atol=1e-5)
     assert not np.allclose(codes, plain, atol=1e-4)
     assert ((codes * plain).sum(1) > 0.7).all()
+
+
+def test_the_tokens_of_a_bundle_are_merged_by_command(checkpoint: Path, tmp_path: Path) -> None:
+    full, _ = export_bundle(load_checkpoint(checkpoint), tmp_path / "full", parts=("frame", "tile"))
+    run = CliRunner().invoke(app, ["export", str(full.root), "--merge", "4", "--out", str(tmp_path / "merged")])
+    assert run.exit_code == 0, run.output
+    merged = open_bundle(tmp_path / "merged")
+    assert merged.spec.parts == ("frame", "tile")
+    frames = np.random.default_rng(0).integers(0, 256, (5, 32, 64, 3), np.uint8)
+    assert not np.allclose(merged.encode_frames(frames), full.encode_frames(frames), atol=1e-4)
 
 
 def test_families_that_cannot_merge_say_so(tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def export(
         bool, typer.Option("--accept-galleries", help="Let the bundle use galleries made in full precision.")
     ] = False,
     merge: Annotated[
-        int, typer.Option(min=0, help="Merge so many alike patches in every block; a checkpoint only.")
+        int, typer.Option(min=0, help="Merge so many alike patches in every block. Needs the extra [train].")
     ] = 0,
 ) -> None:
     """Write a bundle that runs without torch, and check it against torch; or a smaller, faster twin of a bundle.
@@ -136,7 +136,7 @@ def export(
 
       x2l export town --precision int8 --data data/standard --out town-int8
 
-      x2l export runs/town/progressive/best.safetensors --merge 4 --out town-merged
+      x2l export town --merge 4 --out town-merged
     """
     from x2localizer.encoders import open_bundle, shipped  # noqa: PLC0415
 
@@ -144,14 +144,15 @@ def export(
         raise ConfigError("int8 measures ranges on pictures, and there are none.", "Name a dataset: --data DATA")
     if card is not None and not card.is_file():
         raise ConfigError(f"There is no file {card}.", "Name a model card in Markdown, or leave out --card.")
-    if shipped(source) is not None or (Path(source) / "bundle.json").is_file():
-        if merge:
-            raise ConfigError("Tokens are merged when a checkpoint is exported.", "Name the checkpoint of the bundle.")
+    is_bundle = shipped(source) is not None or (Path(source) / "bundle.json").is_file()
+    if is_bundle and not merge:
         if precision == "fp32":
-            raise ConfigError(f"{source} is a bundle already.", "Say what to make of it: --precision int8 or fp16.")
+            raise ConfigError(
+                f"{source} is a bundle already.", "Say what to make of it: --precision int8 or fp16, or --merge 4."
+            )
         _reduce(open_bundle(source), out, precision, data, accept_galleries)
     else:
-        _export_checkpoint(Path(source), out, data, card, precision, accept_galleries, merge)
+        _export(Path(source), out, data, card, precision, accept_galleries, merge)
     if card is not None:
         copyfile(card, out / "README.md")
     size = sum(path.stat().st_size for path in out.iterdir())
@@ -159,20 +160,22 @@ def export(
     say(f"next: x2l encode IMAGE --bundle {out}")
 
 
-def _export_checkpoint(
-    path: Path, out: Path, data: Path | None, card: Path | None, precision: Precision, accept_galleries: bool,
+def _export(
+    source: Path, out: Path, data: Path | None, card: Path | None, precision: Precision, accept_galleries: bool,
     merge: int,
 ) -> None:  # fmt: skip
     needs_training()
-    from x2localizer.learn.checkpoint import load_checkpoint  # noqa: PLC0415
+    from x2localizer.encoders import open_bundle  # noqa: PLC0415
+    from x2localizer.learn.bundle_weights import bundle_folder, load_origin  # noqa: PLC0415
     from x2localizer.learn.export import export_bundle, pictures_for  # noqa: PLC0415
 
-    loaded = load_checkpoint(path)
+    loaded = load_origin(source)
     with TemporaryDirectory(prefix="x2l-export-") as folder:
         full = out if precision == "fp32" else Path(folder) / "bundle"
         with status_lines("exporting and checking the graphs ..."):
             pictures = None if data is None else pictures_for(loaded.settings.model, data)
-            bundle, differences = export_bundle(loaded, full, pictures, card, merge=merge)
+            parts = None if bundle_folder(source) is None else open_bundle(str(source)).spec.parts
+            bundle, differences = export_bundle(loaded, full, pictures, card, parts, merge)
         on = "noise" if data is None else f"pictures of {data}"
         say(f"largest difference from torch on {on}: " + ", ".join(f"{k} {v:.1e}" for k, v in differences.items()))
         if precision != "fp32":
