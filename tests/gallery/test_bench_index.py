@@ -12,7 +12,7 @@ from x2localizer.gallery.bench import bench_index
 
 @pytest.mark.slow
 def test_two_bundles_are_measured_in_turns() -> None:
-    values = bench_index(towns=1, times=1, against_bundle="town")
+    values = bench_index(towns=1, times=1, against_bundle="town", tiles=16)
     figures = (
         "regions_per_s",
         "regions_per_core_s",

@@ -114,7 +114,7 @@ AREAS = {"state": (27_000.0, 42.0), "country": (357_000.0, 51.0)}
 
 def bench_index(
     seed: int = 9000, towns: int = 2, times: int = 2, against: Path | None = None, bundle: str = RELEASED,
-    against_bundle: str | None = None, ray_workers: int = 0, localize: bool = True,
+    against_bundle: str | None = None, ray_workers: int = 0, localize: bool = True, tiles: int = 37,
 ) -> dict[str, object]:  # fmt: skip
     """Index towns into one gallery and open a localizer on it; the fastest of some runs counts.
 
@@ -122,6 +122,7 @@ def bench_index(
         ``before_...``, and ``..._ratio`` is before over now.
     against_bundle: the same with another bundle; both may be given.
     localize: also open a localizer on the gallery.
+    tiles: side of each town.
     ray_workers: index the first town also on a Ray cluster of so many workers on this machine, beside the plain way.
     """
     own = Path(__file__).parents[2]
@@ -134,7 +135,7 @@ def bench_index(
     with tempfile.TemporaryDirectory() as work:
         files, area = [], 0.0
         for number in range(towns):
-            town = build_town(seed + number, TownSettings(pixels_per_tile=64))
+            town = build_town(seed + number, TownSettings(tiles=tiles, pixels_per_tile=64))
             save_town(town, Path(work) / f"town-{number}")
             files.append(Path(work) / f"town-{number}" / "aerial.tif")
             area += (town.place.size_m / 1000) ** 2
