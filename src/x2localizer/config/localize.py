@@ -100,9 +100,9 @@ class TrackSettings(Settings):
     use_roads: bool = True
     off_map: float = Field(0.3, gt=0, lt=1)
     """Probability of not being on the map, before anything was seen."""
-    pose_spacing_m: float = Field(5.0, gt=0, le=3600)
+    pose_spacing_m: float = Field(2.5, gt=0, le=3600)
     """Distance of the poses along roads at the start, in both directions."""
-    most_poses: int = Field(300_000, ge=1000, le=20_000_000)
+    most_poses: int = Field(700_000, ge=1000, le=20_000_000)
     start_poses: int = Field(250_000, ge=1000, le=20_000_000)
     """At least so many at the start, however small the map is."""
     more_on_tiles: float = Field(3.0, ge=1)
@@ -114,7 +114,7 @@ class TrackSettings(Settings):
     """Poses for each half tile that may hold the camera; they become fewer as the belief narrows."""
     trust_tiles: float = Field(0.5, ge=0, le=1)
     """Share of the poses that believe the tiles at the start; the others wait for roads and turns alone."""
-    tile_weight: float = Field(0.4, ge=0)
+    tile_weight: float = Field(0.55, ge=0)
     """Weight of a frame's evidence: neighbouring frames are not independent."""
     tile_apart_m: float = Field(10.0, gt=0)
     """Distance after which a frame counts in full."""

@@ -21,8 +21,9 @@ Ground = Literal["all", "own", "off", "lies"]
 GROUNDS: tuple[Ground, ...] = get_args(Ground)
 RIGHT_SHARE = 0.985
 """Of the positions that are stated on the map, at least this share is right."""
-OFF_MAP_SHARE = 0.005
-"""Of the frames off the map, at most this share has a position."""
+OFF_MAP_SHARE = 0.00125
+"""Of the frames off the map, at most this share has a position. A quarter of what is meant: a map that is four times as
+large as that of the drives has four times as many places that fit by chance."""
 INDEPENDENT = 20.0
 """What the frames of one drive count together: neighbouring ones say the same."""
 LEAST_SURE = 0.9

@@ -221,10 +221,13 @@ def test_guesses_that_nothing_supports_are_never_sure() -> None:
 def test_the_confidence_holds_for_more_poses_and_not_for_fewer() -> None:
     usual = TrackSettings()
     more, fewer = (usual.model_copy(update={"most_poses": poses}) for poses in (2_000_000, 100_000))
+    denser, sparser = (usual.model_copy(update={"pose_spacing_m": metres}) for metres in (1.0, 8.0))
     for folder in (None, shipped("eye")):
         assert track_confidence(folder, usual).calibrated
         assert track_confidence(folder, more).calibrated
+        assert track_confidence(folder, denser).calibrated
         assert not track_confidence(folder, fewer).calibrated
+        assert not track_confidence(folder, sparser).calibrated
         assert not track_confidence(folder, more.model_copy(update={"road_weight": 0.6})).calibrated
 
 

@@ -54,6 +54,8 @@ ELSEWHERE_M = 100.0
 """What is further from the best place, to the east or to the south, is another place."""
 CANDIDATES = 32
 """The best place is looked for among so many half tiles."""
+ON_TILES = 300_000
+"""Poses on a map without roads, if that many are allowed."""
 ENOUGH = 0.4
 """Share of the poses that must carry weight; with fewer they are drawn again."""
 START_SD_M, START_SD_DEG = 2.5, 4.0
@@ -130,7 +132,7 @@ class PoseBelief:
 
     def _most(self) -> int:
         s = self.settings
-        wanted = len(self._starts) * 2 * 2.0 / s.pose_spacing_m if self._roads is not None else s.most_poses
+        wanted = len(self._starts) * 2 * 2.0 / s.pose_spacing_m if self._roads is not None else ON_TILES
         return int(np.clip(wanted, s.start_poses, s.most_poses))
 
     def _at_start(self) -> int:

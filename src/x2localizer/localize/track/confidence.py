@@ -164,9 +164,9 @@ def _same(fitted: TrackSettings, asked: TrackSettings, *, tiles: bool) -> bool:
 
     More poses than it was fitted with show the same belief in more detail; fewer may miss where the camera is.
     """
-    if asked.most_poses < fitted.most_poses:
+    if asked.most_poses < fitted.most_poses or asked.pose_spacing_m > fitted.pose_spacing_m:
         return False
-    free: dict[str, object] = {"seed": 0, "use_tiles": True, "use_roads": True, "most_poses": 0}
+    free: dict[str, object] = {"seed": 0, "use_tiles": True, "use_roads": True, "most_poses": 1000, "pose_spacing_m": 1}
     if not tiles:
         free |= {name: getattr(asked, name) for name in OF_TILES}
     return fitted.model_copy(update=free) == asked.model_copy(update=free)
