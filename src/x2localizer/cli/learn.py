@@ -138,14 +138,13 @@ def export(
 
       x2l export town --merge 4 --out town-merged
     """
-    from x2localizer.encoders import open_bundle, shipped  # noqa: PLC0415
+    from x2localizer.encoders.bundle import bundle_folder, open_bundle  # noqa: PLC0415
 
     if precision == "int8" and data is None:
         raise ConfigError("int8 measures ranges on pictures, and there are none.", "Name a dataset: --data DATA")
     if card is not None and not card.is_file():
         raise ConfigError(f"There is no file {card}.", "Name a model card in Markdown, or leave out --card.")
-    is_bundle = shipped(source) is not None or (Path(source) / "bundle.json").is_file()
-    if is_bundle and not merge:
+    if bundle_folder(Path(source)) is not None and not merge:
         if precision == "fp32":
             raise ConfigError(
                 f"{source} is a bundle already.", "Say what to make of it: --precision int8 or fp16, or --merge 4."
@@ -165,8 +164,8 @@ def _export(
     merge: int,
 ) -> None:  # fmt: skip
     needs_training()
-    from x2localizer.encoders import open_bundle  # noqa: PLC0415
-    from x2localizer.learn.bundle_weights import bundle_folder, load_origin  # noqa: PLC0415
+    from x2localizer.encoders.bundle import bundle_folder, open_bundle  # noqa: PLC0415
+    from x2localizer.learn.bundle_weights import load_origin  # noqa: PLC0415
     from x2localizer.learn.export import export_bundle, pictures_for  # noqa: PLC0415
 
     loaded = load_origin(source)

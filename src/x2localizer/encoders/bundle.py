@@ -206,6 +206,11 @@ def shipped(name: str) -> Path | None:
     return here if name.isidentifier() and (here / "bundle.json").is_file() else None
 
 
+def bundle_folder(name: Path) -> Path | None:
+    """The folder of a bundle, if this is one or the name of a shipped one."""
+    return shipped(str(name)) or (name if (name / "bundle.json").is_file() else None)
+
+
 def shipped_for(fingerprint: str) -> str:
     """The name of the shipped bundle that has a fingerprint; of the released one if none has."""
     folder = Path(str(resources.files("x2localizer"))) / "bundles"

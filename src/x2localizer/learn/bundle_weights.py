@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from x2localizer.config import TrainSettings, validate
-from x2localizer.encoders.bundle import open_bundle, shipped
+from x2localizer.encoders.bundle import bundle_folder, open_bundle
 from x2localizer.errors import CheckpointError
 from x2localizer.learn.checkpoint import Checkpoint, fingerprint_of, load_checkpoint
 from x2localizer.learn.graph_files import SharedWeights
@@ -41,11 +41,6 @@ def load_origin(start: Path) -> Checkpoint:
     """A checkpoint to start from: of a file, of a bundle's folder, or of a shipped bundle by its name."""
     folder = bundle_folder(start)
     return load_checkpoint(start) if folder is None else checkpoint_of(folder)
-
-
-def bundle_folder(start: Path) -> Path | None:
-    """The folder of a bundle, if this is one or the name of one."""
-    return shipped(str(start)) or (start if (start / "bundle.json").is_file() else None)
 
 
 def checkpoint_of(root: Path) -> Checkpoint:

@@ -20,11 +20,12 @@ from torch.utils.tensorboard.writer import SummaryWriter
 
 from x2localizer.config import STAGES, StageSettings, TrainSettings
 from x2localizer.datasets.dataset import open_dataset
+from x2localizer.encoders.bundle import bundle_folder
 from x2localizer.errors import CheckpointError, ConfigError, UserError
 from x2localizer.files import only_writer, write_text
 from x2localizer.learn.accumulate import backward
 from x2localizer.learn.batches import Videos, rng_for
-from x2localizer.learn.bundle_weights import bundle_folder, load_origin
+from x2localizer.learn.bundle_weights import load_origin
 from x2localizer.learn.checkpoint import (
     load_checkpoint,
     load_optimizer,
