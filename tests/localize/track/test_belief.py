@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from x2localizer.localize.track.belief import best_cell
 from x2localizer.localize.track.ellipse import ellipse_of
 from x2localizer.localize.track.kernels import (
     BIAS,
@@ -26,7 +25,7 @@ from x2localizer.localize.track.kernels import (
     weigh_tiles,
 )
 from x2localizer.localize.track.movements import straightened
-from x2localizer.localize.track.patches import METRES_AROUND
+from x2localizer.localize.track.patches import METRES_AROUND, best_cell
 from x2localizer.localize.track.starts import Starts
 from x2localizer.localize.track.terms import log_odds
 from x2localizer.types import Floats, Movement

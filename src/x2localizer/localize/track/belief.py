@@ -43,7 +43,7 @@ from x2localizer.localize.track.kernels import (
     move,
 )
 from x2localizer.localize.track.movements import straightened
-from x2localizer.localize.track.patches import METRES_AROUND, Patches
+from x2localizer.localize.track.patches import METRES_AROUND, Patches, best_cell
 from x2localizer.localize.track.starts import Starts
 from x2localizer.localize.track.terms import Moment, RoadTerm, Term
 from x2localizer.types import Bools, Codes, Floats, Ints, Movement
@@ -52,8 +52,6 @@ AROUND_M = 60.0
 """The best place is the middle of the poses within this distance."""
 ELSEWHERE_M = 100.0
 """What is further from the best place, to the east or to the south, is another place."""
-CANDIDATES = 32
-"""The best place is looked for among so many half tiles."""
 ON_TILES = 300_000
 """Poses on a map without roads, if that many are allowed."""
 ENOUGH = 0.4
@@ -328,29 +326,6 @@ class PoseBelief:
         )  # fmt: skip
         self.poses, self.patch = poses, patch
         self._share_out(math.exp(self.null))
-
-
-def best_cell(cells: Floats, offsets: Ints, corners: Ints) -> tuple[int, int, int]:
-    """Patch, row and column of the half tile that holds the most weight together with the eight around it.
-
-    Only those that hold the most by themselves are compared.
-
-    cells: weights of the half tiles of all patches, one patch after the other.
-    offsets: where each patch begins among them.
-    corners: of the patches, as in :class:`Patches`.
-    """
-    few = min(CANDIDATES, len(cells))
-    found, most = (0, 0, 0), -1.0
-    for cell in np.argpartition(cells, len(cells) - few)[-few:]:
-        patch = int(np.searchsorted(offsets, cell, "right")) - 1
-        columns, rows = (int(value) * HALVES for value in corners[patch][2:])
-        first = int(offsets[patch])
-        row, column = divmod(int(cell) - first, columns)
-        grid = cells[first : first + rows * columns].reshape(rows, columns)
-        around = float(grid[max(0, row - 1) : row + 2, max(0, column - 1) : column + 2].sum())
-        if around > most:
-            found, most = (patch, row, column), around
-    return found
 
 
 def _road_cells(field: RoadField, x: Floats, y: Floats, patch: Int32) -> Ints:

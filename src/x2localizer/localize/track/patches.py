@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from x2localizer import geo
-from x2localizer.types import Floats, Position
+from x2localizer.localize.track.kernels import HALVES
+from x2localizer.types import Floats, Ints, Position
 
 Corners = npt.NDArray[np.int64]
 """(p, 4): first column and row of each patch, and how many columns and rows it has, in tiles."""
@@ -69,6 +70,31 @@ class Patches:
 
 
 METRES_AROUND = 2 * geo.WEB_MERCATOR_HALF_M
+CANDIDATES = 32
+"""The best place is looked for among so many half tiles."""
+
+
+def best_cell(cells: Floats, offsets: Ints, corners: Ints) -> tuple[int, int, int]:
+    """Patch, row and column of the half tile that holds the most weight together with the eight around it.
+
+    Only those that hold the most by themselves are compared.
+
+    cells: weights of the half tiles of all patches, one patch after the other.
+    offsets: where each patch begins among them.
+    corners: of the patches, as in :class:`Patches`.
+    """
+    few = min(CANDIDATES, len(cells))
+    found, most = (0, 0, 0), -1.0
+    for cell in np.argpartition(cells, len(cells) - few)[-few:]:
+        patch = int(np.searchsorted(offsets, cell, "right")) - 1
+        columns, rows = (int(value) * HALVES for value in corners[patch][2:])
+        first = int(offsets[patch])
+        row, column = divmod(int(cell) - first, columns)
+        grid = cells[first : first + rows * columns].reshape(rows, columns)
+        around = float(grid[max(0, row - 1) : row + 2, max(0, column - 1) : column + 2].sum())
+        if around > most:
+            found, most = (patch, row, column), around
+    return found
 
 
 def patches_around(tiles: Iterable[tuple[int, int]], zoom: int, block: int = 8) -> Patches:
