@@ -19,7 +19,9 @@ def evaluate(
     ],
     data: Annotated[Path, typer.Option(help="A dataset.")],
     protocol: Annotated[
-        Literal["coarse", "fine", "random-start", "long-range", "tracking", "faults", "streams", "compression"],
+        Literal[
+            "coarse", "fine", "random-start", "long-range", "tracking", "faults", "streams", "compression", "variants"
+        ],
         typer.Option(help="What to measure."),
     ] = "coarse",
     split: Annotated[str, typer.Option(help="val while choosing settings, test for published figures.")] = "test",
@@ -53,7 +55,7 @@ def evaluate(
     ] = "both",
     workers: Annotated[int, typer.Option(help="tracking, faults: processes.", min=1)] = 2,
     budgets: Annotated[
-        str | None, typer.Option(help="coarse, fine: only these numbers of keyframes, such as 1,8; else 1,2,4,8.")
+        str | None, typer.Option(help="coarse, fine, variants: so many keyframes, such as 1,8; else 1,2,4,8.")
     ] = None,
     decoder: Annotated[
         Path | None, typer.Option(help="fine, long-range: also match by this decoder; see x2l train-decoder.")
@@ -76,7 +78,7 @@ def evaluate(
     and roads. tracking: only the last of these. faults: the same with frames that freeze, odometry that lies or imagery
     that is shifted: how often is a position stated that is wrong? streams: the regions again, by other frames than the
     8 keyframes: more of them, or those that add something. compression: smaller bundles against the first one: recall,
-    milliseconds, bytes.
+    milliseconds, bytes. variants: models against the first one: the regions they find, and what each gains.
 
     A rankings file (CSV or Parquet: query, item, score, and budget) is scored by the same code.
 
@@ -97,6 +99,8 @@ def evaluate(
       x2l evaluate eye --protocol tracking --data data/standard --split val --set tile_weight=0.7
 
       x2l evaluate town town-int8 --protocol compression --data data/standard --split val
+
+      x2l evaluate runs/mine runs/without-nights --protocol variants --data data/standard --split val
 
       x2l evaluate eye --protocol faults --data data/standard --rides 18
     """

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +18,10 @@ import numpy as np
 from x2localizer.datasets.dataset import Dataset
 from x2localizer.encoders import Bundle, open_bundle
 from x2localizer.errors import UserError
-from x2localizer.evaluate import protocols
-from x2localizer.evaluate.entrants import entrants
 from x2localizer.evaluate.tables import markdown
-from x2localizer.metrics import paired_difference
-from x2localizer.similarity import similarities
-from x2localizer.types import Codes, Images, Progress
+from x2localizer.evaluate.variants import find_regions
+from x2localizer.types import Images, Progress
 
-SIMILARITY = "s_path"
 AT_ONCE = 16
 """Pictures that are encoded together when times are taken."""
 TURNS = 9
@@ -61,26 +57,15 @@ def measure_compression(
             "Name the full one first: x2l evaluate town town-int8 --protocol compression",
         )
     bundles = [open_bundle(name) for name in models]
-    hits: list[dict[int, Codes]] = []
-    kinds: list[str] = []
-    for name in models:
-        (entrant,) = entrants(name)
-        suits = similarities.get(SIMILARITY).suits(entrant.encoder.spec) if entrant.encoder is not None else False
-        kinds.append(SIMILARITY if suits else entrant.similarities[-1])
-        (row,), _ = protocols.prefix_rows([replace(entrant, similarities=(kinds[-1],))], data, split, work, report)
-        hits.append({budget: (ranks <= 1).astype(np.float32) * 100 for budget, ranks in row.ranks.items()})
+    found = find_regions(models, data, split, work, report)
     times = times_ms(bundles)
-    out = []
-    for name, bundle, kind, found, (frame_ms, tile_ms) in zip(models, bundles, kinds, hits, times, strict=True):
-        shared = [budget for budget in found if budget in hits[0]]
-        lost = paired_difference(
-            np.mean([hits[0][budget] for budget in shared], 0), np.mean([found[budget] for budget in shared], 0)
+    return [
+        CompressionRow(
+            one.run, precision_of(bundle), one.similarity, one.r1, found[0].gained_over(one), frame_ms, tile_ms,
+            size_of(bundle),
         )
-        r1 = {str(budget): float(values.mean()) for budget, values in found.items()}
-        out.append(CompressionRow(
-            Path(name).name, precision_of(bundle), kind, r1, lost, frame_ms, tile_ms, size_of(bundle)
-        ))  # fmt: skip
-    return out
+        for one, bundle, (frame_ms, tile_ms) in zip(found, bundles, times, strict=True)
+    ]  # fmt: skip
 
 
 def times_ms(bundles: Sequence[Bundle], turns: int = TURNS) -> list[tuple[float, float]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from x2localizer.evaluate import compression, entrants, plan, seeds, streams, tables
+from x2localizer.evaluate import compression, entrants, plan, seeds, streams, tables, variants
 from x2localizer.evaluate.completed import kept_text
 from x2localizer.evaluate.page_section import Section, Values, data_options
 from x2localizer.similarity import similarities
@@ -12,6 +12,23 @@ from x2localizer.similarity import similarities
 REGION_TITLES = [entrants.BASELINES[run.name.removeprefix("town-")] for run in plan.REGION_BASELINES]
 FRAME_TITLES = [entrants.BASELINES[run.name.removeprefix("town-")] for run in plan.FRAME_BASELINES]
 VARIANTS = "R@1 with s_mix. Each variant repeats stage 3, a quarter as long as for the released model.\n\n"
+
+CHANGES = {
+    "all": "all changes",
+    "no-headings": "without headings, and without the tile ahead",
+    "around": "the tile around the camera, not ahead",
+    "no-nights": "without nights",
+    "one-camera": "one camera for all clips",
+    "few-towns": "12 towns instead of 122",
+    "one-frame": "one frame of each clip in a batch, not four",
+    "small-batch": "56 pairs a step instead of 112",
+    "further": "and a second tile further ahead",
+    "vary": "and pictures varied more",
+    "stem": "and a stem trained on ImageNet",
+    "town": "`town`, not trained further",
+    "eye": "`eye` as shipped, trained for hours",
+}
+"""What the runs of the eye's changes are called."""
 
 
 def _prefix_retrieval(values: Values) -> str:
@@ -43,6 +60,23 @@ def _bundles(values: Values, text: str) -> str:
     """What bundles reach by the similarities that they are used with."""
     cells = [cell for cell in _cells(values) if cell.similarity in ("s_mix", "s_sum", "s_path")]
     return f"{text}\n\n{tables.prefix_text(cells)}"
+
+
+def _changes_by_day(values: Values) -> str:
+    return _changes(
+        values, "What each change brought that made `eye` of `town`: the same training without it, or with something "
+        "we did not keep. All start from the towers of `town`, with as many clips and as much time; "
+        "[the commands](model.md#what-each-change-brought). Validation towns, by day, ranked by s_path.",
+    )  # fmt: skip
+
+
+def _changes_at_night(values: Values) -> str:
+    return _changes(values, "The same models in the same towns, on clips at night.")
+
+
+def _changes(values: Values, text: str) -> str:
+    rows = [variants.VariantRow(**row) for row in values["rows"]]
+    return f"{text}\n\n{variants.table_text(rows, CHANGES)}"
 
 
 def _frame_localization(values: Values) -> str:
@@ -245,6 +279,8 @@ CLIP_SECTIONS = (
     Section("Prefix retrieval (table 1)", "coarse", _prefix_retrieval),
     Section("The shipped bundles on drives as cars drive", "coarse-bundle", _released, optional=True),
     Section("The shipped bundles at night", "coarse-night", _at_night, optional=True),
+    Section("What the changes of the eye brought", "eye-changes", _changes_by_day, optional=True),
+    Section("What they brought at night", "eye-changes-night", _changes_at_night, optional=True),
     Section("Frame localization (table 2)", "fine", _frame_localization),
     Section("Random start (table 3)", "random-start", _random_start),
     Section("The objective (table 4a)", "ablations", _ablations),

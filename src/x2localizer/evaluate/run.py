@@ -25,6 +25,7 @@ from x2localizer.evaluate import (
     tables,
     tracking,
     tracking_tables,
+    variants,
 )
 from x2localizer.evaluate.embed import Embeddings
 from x2localizer.evaluate.entrants import Entrant, entrants
@@ -35,7 +36,9 @@ from x2localizer.files import write_text
 from x2localizer.similarity import CodeKind, similarities
 from x2localizer.types import Progress
 
-Protocol = Literal["coarse", "fine", "random-start", "long-range", "tracking", "faults", "streams", "compression"]
+Protocol = Literal[
+    "coarse", "fine", "random-start", "long-range", "tracking", "faults", "streams", "compression", "variants"
+]  # fmt: skip
 PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
 LongRangeGallery = Literal["auto", "imagery", "dataset"]
 
@@ -119,7 +122,7 @@ def run_protocol(
     onset: of faults: when they begin in a drive.
     foreign, arms, foreign_arms, most_rides, workers: of tracking; see
         :func:`x2localizer.evaluate.tracking.run_tracking` and :func:`x2localizer.evaluate.tracked.arms_named`.
-    budgets: of the protocols coarse and fine: keyframes of a prefix.
+    budgets: of the protocols coarse, fine and variants: keyframes of a prefix.
     decoder: of the protocols fine and long-range: a temporal decoder's folder, for the model it was trained for.
     settings: of the tracker, in the protocols tracking, faults and long-range.
     """
@@ -142,6 +145,8 @@ def run_protocol(
         return windows.with_tracking(_tracking(models[:1], data, split, work, report, drives))
     if protocol == "compression":
         return _compression(models, data, split, work, report)
+    if protocol == "variants":
+        return _variants(models, data, split, work, report, budgets)
     chosen = [replace(entrant, keep_first=keep_first) for model in models for entrant in entrants(model)]
     if protocol == "fine":
         return _fine(chosen, data, split, work, report, chooser, budgets)
@@ -216,6 +221,15 @@ def _compression(models: Sequence[str], data: Dataset, split: str, work: Path, r
     videos, gallery = len(data.videos(split)), len(data.regions(split))
     values = {"videos": videos, "gallery": gallery, "rows": compression.to_values(rows)}
     return ProtocolResult(values, _heading(split, videos, gallery) + compression.table_text(rows))
+
+
+def _variants(
+    models: Sequence[str], data: Dataset, split: str, work: Path, report: Progress, budgets: Sequence[int]
+) -> ProtocolResult:
+    rows = variants.measure_variants(models, data, split, work, report, budgets)
+    videos, gallery = len(data.videos(split)), len(data.regions(split))
+    values = {"videos": videos, "gallery": gallery, "rows": variants.to_values(rows)}
+    return ProtocolResult(values, _heading(split, videos, gallery) + variants.table_text(rows))
 
 
 def _on_imagery(
