@@ -1,4 +1,4 @@
-"""Towers that start from others with larger patches."""
+"""Towers that start from others with larger patches, or with fewer blocks."""
 
 from __future__ import annotations
 
@@ -54,3 +54,21 @@ def test_only_the_tower_of_frames_changes(tmp_path: Path) -> None:
     assert codes.shape == large.ground(frames).shape
     assert torch.isfinite(codes).all()
     assert not torch.allclose(codes, large.ground(frames), atol=1e-4)
+
+
+def test_a_deeper_tower_starts_with_the_same_codes_and_can_leave_them(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    shallow, deep = Model(TURNING), Model(_finer(TURNING, frame_depth=TURNING.backbone.depth + 2))
+    save_checkpoint(tmp_path / "shallow.safetensors", shallow, TrainSettings(model=TURNING), {"stage": "image"})
+    load_start(deep, load_checkpoint(tmp_path / "shallow.safetensors"))
+    towers: list[Any] = [shallow.ground, deep.ground, deep.aerial]
+    assert [len(tower.backbone.blocks) for tower in towers] == [
+        TURNING.backbone.depth, TURNING.backbone.depth + 2, TURNING.backbone.depth
+    ]  # fmt: skip
+    frames = torch.randn(2, 3, TURNING.frame_height, TURNING.frame_width)
+    with torch.no_grad():
+        torch.testing.assert_close(deep.eval().ground(frames), shallow.eval().ground(frames))
+    deep.ground(frames).sum().backward()
+    added = towers[1].backbone.blocks[-1]
+    assert added.mlp.fc2.weight.grad.abs().max() > 0
+    assert added.attn.proj.weight.grad.abs().max() > 0

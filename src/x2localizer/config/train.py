@@ -33,12 +33,18 @@ class BackboneSettings(Settings):
     """Length of a token."""
     depth: int = Field(4, ge=1)
     """Number of blocks."""
+    frame_depth: int | None = Field(None, ge=1)
+    """The same for frames, if it differs, for the same reason."""
     heads: int = Field(3, ge=1)
     """Attention heads in a block."""
 
     def patch_of(self, *, tiles: bool) -> int:
         """Side of a patch of tiles, or of frames."""
         return self.patch if tiles or self.frame_patch is None else self.frame_patch
+
+    def depth_of(self, *, tiles: bool) -> int:
+        """Number of blocks of the tower of tiles, or of that of frames."""
+        return self.depth if tiles or self.frame_depth is None else self.frame_depth
 
 
 class ModelSettings(Settings):
@@ -122,6 +128,10 @@ class StageSettings(Settings):
     """Steps in which the learning rate rises. Then it falls along a cosine to a hundredth."""
     towns_per_batch: int = Field(4, ge=1)
     """Areas that a batch is drawn from. The fewer, the harder its negatives."""
+    areas: int | None = Field(None, ge=1)
+    """Only the clips of the first so many areas, to see what more of them bring. None: all."""
+    nights: bool = True
+    """Whether clips at night are used."""
     frames_per_clip: int = Field(1, ge=1)
     """Stage 1: frames that a batch takes of each of its clips. With more than one, the other tiles are also of the same
     street, the hardest negatives there are."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import timm
+import torch
 from timm.layers.pos_embed import resample_abs_pos_embed
 from timm.models.deit import VisionTransformerDistilled
 from torch import Tensor, nn
@@ -15,6 +16,9 @@ from x2localizer.config import BackboneSettings, ModelSettings
 from x2localizer.errors import CheckpointError, ConfigError
 from x2localizer.learn.stems import STEMS, LiteStem, PlainStem, load_lite
 from x2localizer.learn.tensor_files import read_tensors
+
+LAST_LAYERS = ("attn.proj.", "mlp.fc2.")
+"""Of a block: what they make is added to what went in."""
 
 
 def build_backbone(
@@ -121,6 +125,19 @@ def with_other_patches(tensors: dict[str, Tensor], old: ModelSettings, new: Mode
                 tensors[f"{at}pos_embed"], _grid(new, tiles), _grid(old, tiles), num_prefix_tokens=2
             )
     return ready
+
+
+def with_more_blocks(tensors: dict[str, Tensor], own: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Weights of towers for deeper ones: blocks that they lack are added after theirs, and change nothing yet.
+
+    own: the weights that the deeper towers were built with.
+    """
+    added = {}
+    for name, tensor in own.items():
+        tower, inside, rest = name.partition(".backbone.blocks.")
+        if inside and not any(known.startswith(f"{tower}{inside}{rest.split('.')[0]}.") for known in tensors):
+            added[name] = torch.zeros_like(tensor) if rest.split(".", 1)[1].startswith(LAST_LAYERS) else tensor
+    return {**tensors, **added}
 
 
 def _grid(settings: ModelSettings, tiles: bool) -> list[int]:

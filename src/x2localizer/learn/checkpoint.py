@@ -19,7 +19,7 @@ from torch import Tensor
 from x2localizer.config import TrainSettings, validate
 from x2localizer.errors import CheckpointError
 from x2localizer.files import atomic_path
-from x2localizer.learn.backbone import with_other_patches
+from x2localizer.learn.backbone import with_more_blocks, with_other_patches
 from x2localizer.learn.model import Model
 
 FORMAT = "x2localizer-checkpoint-1"
@@ -140,6 +140,7 @@ def load_start(model: Model, checkpoint: Checkpoint) -> None:
     """
     other = checkpoint.settings.model.family
     tensors = with_other_patches(checkpoint.tensors, checkpoint.settings.model, model.settings)
+    tensors = with_more_blocks(tensors, model.state_dict())
     if other != model.settings.family:
         taken = model.family.taken_from(other, tensors)
         if not taken:

@@ -56,7 +56,9 @@ class TowerPlan:
     def backbone(self) -> BackboneSettings:
         """The transformer of this tower."""
         chosen = self.settings.backbone
-        return chosen.model_copy(update={"patch": chosen.patch_of(tiles=self.grid)})
+        return chosen.model_copy(
+            update={"patch": chosen.patch_of(tiles=self.grid), "depth": chosen.depth_of(tiles=self.grid)}
+        )
 
 
 class Tower(nn.Module):
