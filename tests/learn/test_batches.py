@@ -85,6 +85,20 @@ def test_a_batch_can_take_several_frames_of_each_clip(tiny_dataset: Path) -> Non
     assert len({tuple(place) for place in pairs.places.tolist()}) == 6
 
 
+def test_a_stage_can_leave_out_areas_and_nights(tiny_dataset: Path) -> None:
+    videos = Videos(open_dataset(tiny_dataset), "train", MODEL)
+    first, *others = videos.areas
+    assert others
+    one = SHORT.model_copy(update={"areas": 1, "towns_per_batch": 4})
+    assert set(videos.draw(rng_for(1, "image", 0), one, 99)) == set(videos.areas[first])
+    videos.night[videos.areas[first][1:]] = True
+    by_day = one.model_copy(update={"nights": False})
+    assert list(videos.draw(rng_for(1, "image", 0), by_day, 99)) == [videos.areas[first][0]]
+    videos.night[:] = True
+    with pytest.raises(DatasetError, match="at night alone"):
+        videos.draw(rng_for(1, "image", 0), by_day, 99)
+
+
 def test_stage_3_augments_the_light_of_frames_and_nothing_else(tiny_dataset: Path) -> None:
     settings = SETTINGS.model_copy(update={"progressive": SHORT})
     videos = Videos(open_dataset(tiny_dataset), "train", MODEL)

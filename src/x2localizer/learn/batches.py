@@ -113,6 +113,7 @@ class Videos:
         names = np.array([row.area for row in self.videos])
         for area in sorted(set(names.tolist())):
             self.areas[area] = np.flatnonzero(names == area)
+        self.night = np.array([row.daytime == "night" for row in self.videos], np.bool_)
         self.corner = np.array([(row.x, row.y, row.n) for row in self.region_rows], np.int64)
         self.every = _FrameColumns(data, [row.video_id for row in self.videos])
 
@@ -143,9 +144,15 @@ class Videos:
 
     def draw(self, rng: np.random.Generator, stage: StageSettings, count: int) -> npt.NDArray[np.int64]:
         """Rows of ``count`` videos for a batch. They come from few areas, so that negatives are hard."""
-        names = list(self.areas)
+        names = list(self.areas)[: stage.areas]
         chosen = rng.choice(len(names), min(stage.towns_per_batch, len(names)), replace=False)
         pool = np.concatenate([self.areas[names[i]] for i in chosen])
+        if not stage.nights:
+            pool = pool[~self.night[pool]]
+        if not len(pool):
+            raise DatasetError(
+                f"Some areas of {self.data.root} have clips at night alone.", "Leave out nights=false of the stage."
+            )
         return np.asarray(rng.choice(pool, min(count, len(pool)), replace=False), np.int64)
 
     def video_batch(self, rng: np.random.Generator, stage: StageSettings) -> VideoBatch:
