@@ -14,9 +14,10 @@ from helpers.small_model import MODEL, SHORT
 from x2localizer.config import BackboneSettings, TrainSettings
 from x2localizer.errors import CheckpointError, ConfigError
 from x2localizer.learn.backbone import build_backbone
-from x2localizer.learn.checkpoint import load_checkpoint
+from x2localizer.learn.checkpoint import load_checkpoint, load_start
 from x2localizer.learn.export import export_bundle
 from x2localizer.learn.loop import train
+from x2localizer.learn.model import Model
 from x2localizer.learn.stems import LiteStem, PlainStem
 
 SMALL = {"width": 24, "depth": 2, "heads": 2}
@@ -90,3 +91,15 @@ def test_a_run_takes_over_what_comes_after_the_stem(
     assert max(differences.values()) < 1e-3
     frames = np.random.default_rng(0).integers(0, 256, (2, 32, 64, 3), dtype=np.uint8)
     assert bundle.encode_frames(frames).shape == (2, MODEL.dim)
+
+
+def test_towers_of_another_family_keep_their_own_stem(tiny_checkpoint: Path) -> None:
+    backbone = MODEL.backbone.model_copy(update={"stem": "efficientnet_lite0"})
+    model = Model(MODEL.model_copy(update={"family": "headings", "adapters": False, "backbone": backbone}))
+    stem = "aerial.backbone.patch_embed.proj.0.weight"
+    own = model.state_dict()[stem].clone()
+    start = load_checkpoint(tiny_checkpoint)
+    load_start(model, start)
+    torch.testing.assert_close(model.state_dict()[stem], own)
+    name = "ground.backbone.blocks.0.attn.qkv.weight"
+    torch.testing.assert_close(model.state_dict()[name], start.tensors[name])

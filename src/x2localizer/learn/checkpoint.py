@@ -141,6 +141,9 @@ def load_start(model: Model, checkpoint: Checkpoint) -> None:
     other = checkpoint.settings.model.family
     tensors = with_other_patches(checkpoint.tensors, checkpoint.settings.model, model.settings)
     tensors = with_more_blocks(tensors, model.state_dict())
+    if checkpoint.settings.model.backbone.stem != model.settings.backbone.stem:  # what comes after it is taken over
+        stems = {name: tensor for name, tensor in model.state_dict().items() if STEM in name}
+        tensors = {name: tensor for name, tensor in tensors.items() if STEM not in name} | stems
     if other != model.settings.family:
         taken = model.family.taken_from(other, tensors)
         if not taken:
@@ -150,9 +153,6 @@ def load_start(model: Model, checkpoint: Checkpoint) -> None:
             )
         load_weights(model, {**model.state_dict(), **taken})
         return
-    if checkpoint.settings.model.backbone.stem != model.settings.backbone.stem:  # what comes after it is taken over
-        stems = {name: tensor for name, tensor in model.state_dict().items() if STEM in name}
-        tensors = {name: tensor for name, tensor in tensors.items() if STEM not in name} | stems
     if checkpoint.state["stage"] == "image":
         own = {name: tensor for name, tensor in model.state_dict().items() if model.is_adapter(name)}
         tensors = {name: tensor for name, tensor in tensors.items() if not model.is_adapter(name)} | own
