@@ -17,6 +17,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Tests run in two processes; more threads than cores would only wait for each other.
+PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: demo live test-fast test coverage lint docs fuzz-api fuzz chaos soak looking audit lock tiny-bundle clean
@@ -52,13 +54,13 @@ live: $(VENV)/.serve
 	$(BIN)/x2l live --out demo
 
 test-fast: $(VENV)/.fast
-	$(BIN)/python -m pytest -n 2 -m "not torch and not slow"
+	$(PYTEST) -m "not torch and not slow"
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2
+	$(PYTEST)
 
 coverage: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 --cov --cov-report=term --cov-report=html
+	$(PYTEST) --cov --cov-report=term --cov-report=html
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
