@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from x2localizer.datasets.dataset import open_dataset
 from x2localizer.datasets.motion import motion_path, write_record
 from x2localizer.datasets.town import make_dataset
 from x2localizer.encoders import Bundle
-from x2localizer.errors import DatasetError, UserError
+from x2localizer.errors import BundleError, DatasetError, UserError
 from x2localizer.evaluate.recordings import ride_motion, tracked_rides
 from x2localizer.evaluate.track_calibration import LIES, OutsidePrior, calibration_runs
 from x2localizer.evaluate.track_fit import (
@@ -26,6 +27,7 @@ from x2localizer.evaluate.track_fit import (
     Run,
     choose_threshold,
     fit_confidence,
+    fit_map,
     report_lines,
     save_confidence,
 )
@@ -173,6 +175,45 @@ def test_a_place_far_along_a_straight_is_not_sure(tmp_path: Path) -> None:
     assert fitted.probability(replace(best, along_m=0.0)) >= fitted.threshold
     away = [replace(run, evidence=tuple(replace(one, along_m=100.0) for one in run.evidence)) for run in runs]
     assert fit_confidence(away, TrackSettings(), "").elsewhere.max() < 0.6
+
+
+# On the map or off it ------------------------------------------------------------------------------------------------
+
+
+def test_one_place_that_stands_out_says_that_the_camera_is_on_the_map(tmp_path: Path) -> None:
+    runs = _runs()  # the belief alone is 0.9 sure in all of them
+    weights, apart = fit_map(runs)
+    assert apart is not None
+    assert apart[0].mean == 50.0
+    assert apart[1].mean > 60.0
+    lines = save_confidence(runs, tmp_path / "track.json", None, TrackSettings(), "val")
+    assert any(line.startswith("on the map told from off it after 20 s") for line in lines)
+    fitted = track_confidence(tmp_path, TrackSettings())
+    assert len(fitted.map_weights) == len(weights)
+    alone, rivalled = runs[0].evidence[0], runs[0].evidence[1]
+    alone, rivalled = replace(alone, share=0.95, rival=0.001), replace(rivalled, share=0.1, rival=0.1)
+    assert fitted.on_map(alone, 0.0) > 0.6 > fitted.on_map(rivalled, 0.0)
+    assert fitted.on_map(rivalled, 0.99) == 0.99  # a camera whose place is known is on the map
+    assert replace(fitted, map_weights=()).on_map(rivalled, 0.99) == rivalled.on_map
+
+
+def test_lies_and_drives_of_one_kind_say_nothing_of_the_map() -> None:
+    rng = np.random.default_rng(6)
+    runs = _runs()
+    lies = [_run(ride, "lies", Arm(), rng) for ride in range(8)]
+    assert fit_map([*runs, *lies]) == fit_map(runs)
+    assert fit_map([run for run in runs if run.ground != "off"]) == ((), None)
+
+
+@pytest.mark.parametrize(
+    "change", [{"map_weights": [1.0]}, {"map_features": ["constant"]}, {"map_weights": [float("nan")] * 6}]
+)
+def test_weights_of_the_map_that_do_not_fit_are_refused(change: dict[str, object], tmp_path: Path) -> None:
+    save_confidence(_runs(), tmp_path / "track.json", None, TrackSettings(), "val")
+    values = json.loads((tmp_path / "track.json").read_text())
+    (tmp_path / "track.json").write_text(json.dumps(values | change))
+    with pytest.raises(BundleError, match="damaged"):
+        track_confidence(tmp_path, TrackSettings())
 
 
 def test_too_few_drives_are_an_error(tmp_path: Path) -> None:

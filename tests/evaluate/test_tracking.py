@@ -40,7 +40,7 @@ def _ride(times_s: np.ndarray, name: str = "a") -> Ride:
 
 def _tracked(right: np.ndarray, sure: np.ndarray) -> Tracked:
     followed = Followed(np.where(right, 10.0, 500.0), np.where(sure, 0.95, 0.2), sure)
-    return Tracked(followed, (), 5.0, 1000.0, 2)
+    return Tracked(followed, (), 5.0, 1000.0, 2, np.zeros(0))
 
 
 # Figures -------------------------------------------------------------------------------------------------------------

@@ -13,8 +13,14 @@ from x2localizer.config import TrackSettings
 from x2localizer.errors import UserError
 from x2localizer.evaluate.tables import markdown
 from x2localizer.evaluate.tracked import Arm
+from x2localizer.evaluate.tracking_tables import TOLD_APART_S, Interval, told_apart
 from x2localizer.localize.confidence import fit, reliability
-from x2localizer.localize.track.confidence import TrackConfidence, reach_probability, track_features
+from x2localizer.localize.track.confidence import (
+    TrackConfidence,
+    map_features,
+    reach_probability,
+    track_features,
+)
 from x2localizer.types import Bools, Floats, Ints, TrackEvidence
 
 Ground = Literal["all", "own", "off", "lies"]
@@ -28,6 +34,9 @@ INDEPENDENT = 20.0
 """What the frames of one drive count together: neighbouring ones say the same."""
 LEAST_SURE = 0.9
 """The threshold is not lower than this, however well guesses can be told apart on few drives."""
+MAP_S = 80
+"""Seconds from the start of a drive that tell how to know whether it is on the map; later it is seldom in doubt. There
+is a frame each second."""
 LEAST_RIDES = 4
 NEVER = 1.0
 """The threshold if none is good enough."""
@@ -100,11 +109,14 @@ class Fit:
     """A confidence, and how it does on ground that it was not fitted on.
 
     elsewhere: the probability of each frame by a fit without its area, (q,).
+    told_apart: how well drives on the map are told from those off it, see :func:`told_apart`; by the belief alone, and
+        by fits without their area. None where there are no drives of one kind.
     """
 
     confidence: TrackConfidence
     rows: Rows
     elsewhere: Floats
+    told_apart: tuple[Interval, Interval] | None
 
 
 def fit_confidence(runs: Sequence[Run], settings: TrackSettings, fitted_on: str) -> Fit:
@@ -125,8 +137,42 @@ def fit_confidence(runs: Sequence[Run], settings: TrackSettings, fitted_on: str)
         chosen = choose_threshold(elsewhere[part], rows.right[part], rows.off[part], rows.counts[part])
         thresholds[bool(group)] = max(LEAST_SURE, chosen)
     weights = fit(rows.features, rows.right, counts=rows.counts)
-    confidence = TrackConfidence(weights, thresholds[True], thresholds[False], fitted_on, settings)
-    return Fit(confidence, rows, elsewhere)
+    map_weights, apart = fit_map(runs)
+    confidence = TrackConfidence(weights, thresholds[True], thresholds[False], fitted_on, settings, map_weights)
+    return Fit(confidence, rows, elsewhere, apart)
+
+
+def fit_map(runs: Sequence[Run]) -> tuple[tuple[float, ...], tuple[Interval, Interval] | None]:
+    """Weights that say whether a camera is on the map, and how well it is told, see :class:`Fit`.
+
+    Odometry that lies says nothing of the map, so its runs are left out.
+    """
+    honest = [run for run in runs if run.ground != "lies"]
+    on = [run for run in honest if run.ground == "all"]
+    off = [run for run in honest if run.ground == "off"]
+    if not on or not off:
+        return (), None
+    fits = {area: _map_weights([run for run in honest if run.area != area]) for area in {run.area for run in honest}}
+
+    def after(run: Run) -> TrackEvidence:
+        return run.evidence[: int(TOLD_APART_S)][-1]
+
+    def judged(some: Sequence[Run]) -> Floats:
+        return np.array([_probability(fits[run.area], map_features(after(run))) for run in some])
+
+    believed = told_apart(*(np.array([after(run).on_map for run in some]) for some in (on, off)))
+    fitted = told_apart(judged(on), judged(off))
+    assert believed is not None  # neither is empty
+    assert fitted is not None
+    return _map_weights(honest), (believed, fitted)
+
+
+def _map_weights(runs: Sequence[Run]) -> tuple[float, ...]:
+    parts = [run.evidence[:MAP_S] for run in runs]
+    features = np.array([map_features(evidence) for part in parts for evidence in part])
+    on_map = np.concatenate([np.full(len(part), run.ground != "off") for run, part in zip(runs, parts, strict=True)])
+    counts = np.concatenate([np.full(len(part), INDEPENDENT / len(part)) for part in parts])
+    return fit(features, on_map, counts=counts)
 
 
 def _probability(weights: Sequence[float], features: Floats) -> Floats:
@@ -167,11 +213,16 @@ def report_lines(found: Fit, runs: Sequence[Run]) -> list[str]:
         ["confidence", "within 80 m", "frames"],
         ((f"{mean:.2f}", f"{share:.2f}", f"{count:,}") for mean, share, count in reliability(p, rows.right)),
     )
+    apart = found.told_apart
     return [
         f"fitted on {found.confidence.fitted_on}; sure from a confidence of {with_roads:.4f} with roads, of "
         f"{without:.4f} without",
         f"each area by a fit without it: {_percent(rows.right[on])} within 80 m, {_percent(sure[on])} sure, of these "
         f"{_percent(rows.right[sure & on])} right; {_percent(sure[~on])} sure off the map or misled by lies",
+        *([] if apart is None else [
+            "on the map told from off it after 20 s, area under the curve: "
+            f"{apart[1]}, by the belief alone {apart[0]}"
+        ]),
         markdown(["odometry, map and light", "within 80 m", "sure", "of these right", "sure off the map"], table),
         "", curve,
     ]  # fmt: skip

@@ -90,6 +90,7 @@ class Tracked:
     ms_per_step: processor time for one second of driving; without encoding.
     poses: in the belief, the median over frames.
     searches: of the whole map, the first included.
+    on_map: probability of being on the map, by frame, (f,).
     """
 
     followed: Followed
@@ -97,6 +98,7 @@ class Tracked:
     ms_per_step: float
     poses: float
     searches: int
+    on_map: Floats
 
 
 # Following -----------------------------------------------------------------------------------------------------------
@@ -135,7 +137,9 @@ def to_tracked(fixes: Sequence[Fix], truth: Sequence[Position], ms: float, poses
     confidence = np.array([fix.confidence for fix in fixes])
     sure = np.array([fix.position is not None for fix in fixes], np.bool_)
     evidence = tuple(fix.evidence for fix in fixes if isinstance(fix.evidence, TrackEvidence))
-    return Tracked(Followed(errors, confidence, sure), evidence, ms, poses, sum(fix.refreshed for fix in fixes))
+    on_map = np.array([np.nan if fix.on_map is None else fix.on_map for fix in fixes])
+    searches = sum(fix.refreshed for fix in fixes)
+    return Tracked(Followed(errors, confidence, sure), evidence, ms, poses, searches, on_map)
 
 
 # Keeping -------------------------------------------------------------------------------------------------------------
@@ -194,8 +198,9 @@ def load_tracked(path: Path, confidence: TrackConfidence) -> Tracked:
     evidence = tuple(_evidence(row) for row in rows)
     probability = np.array([confidence.probability(one) for one in evidence])
     sure = [confidence.is_sure(one, p) for one, p in zip(evidence, probability.tolist(), strict=True)]
+    on_map = [confidence.on_map(one, p) for one, p in zip(evidence, probability.tolist(), strict=True)]
     followed = Followed(errors, probability, np.array(sure, np.bool_))
-    return Tracked(followed, evidence, float(ms), float(poses), int(searches))
+    return Tracked(followed, evidence, float(ms), float(poses), int(searches), np.array(on_map))
 
 
 def _evidence(row: Floats) -> TrackEvidence:

@@ -131,8 +131,8 @@ def figures(rides: Sequence[Ride], found: Sequence[Tracked], foreign: Sequence[T
 
 def _on_map(found: Sequence[Tracked]) -> Floats:
     """The probability of being on the map that each drive had after some seconds; there is a frame each second."""
-    rows = [tracked.evidence[: int(TOLD_APART_S)] for tracked in found]
-    return np.array([row[-1].on_map for row in rows if row])
+    rows = [tracked.on_map[: int(TOLD_APART_S)] for tracked in found]
+    return np.array([row[-1] for row in rows if len(row)])
 
 
 def told_apart(on: Floats, off: Floats) -> Interval | None:

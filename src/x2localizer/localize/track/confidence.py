@@ -30,6 +30,8 @@ FIRST_FEATURES = (
 )  # fmt: skip
 """Those of files that do not name theirs."""
 FEATURES = (*FIRST_FEATURES, "rival", "held_turn", "share_held_turn")
+MAP_FEATURES = ("constant", "share", "on_map", "tile_margin", "roads", "rival")
+"""Of these, the ones that tell whether the camera is on the map at all."""
 
 
 def track_features(evidence: TrackEvidence) -> Floats:
@@ -47,6 +49,16 @@ def track_features(evidence: TrackEvidence) -> Floats:
         float(e.has_tiles and e.has_roads), math.log((e.share + 1e-3) / (e.rival + 1e-3)), held_turn,
         max(share, 0.0) * held_turn,
     ])  # fmt: skip
+
+
+def map_features(evidence: TrackEvidence) -> Floats:
+    """Evidence of being on the map at all, in the order of MAP_FEATURES."""
+    return track_features(evidence)[[FEATURES.index(name) for name in MAP_FEATURES]]
+
+
+def _logistic(weights: tuple[float, ...], features: Floats) -> float:
+    log_odds = float(np.dot(weights, features))
+    return 1.0 / (1.0 + math.exp(-min(max(log_odds, -500.0), 500.0)))
 
 
 def _log_odds(share: float) -> float:
@@ -89,6 +101,7 @@ class TrackConfidence:
     threshold_without_roads: the same on maps without.
     fitted_on: which drives.
     settings: of the tracker that it was fitted with.
+    map_weights: of MAP_FEATURES, for being on the map at all; empty if nothing was fitted.
     """
 
     weights: tuple[float, ...] = ()
@@ -96,6 +109,7 @@ class TrackConfidence:
     threshold_without_roads: float = math.inf
     fitted_on: str = ""
     settings: TrackSettings = field(default_factory=TrackSettings)
+    map_weights: tuple[float, ...] = ()
 
     @property
     def calibrated(self) -> bool:
@@ -106,8 +120,17 @@ class TrackConfidence:
         """The probability that a guess with this evidence is within 80 m."""
         if not self.weights or not supported(evidence):
             return 0.0
-        log_odds = float(np.dot(self.weights, track_features(evidence)))
-        return reach_probability(evidence) / (1.0 + math.exp(-min(max(log_odds, -500.0), 500.0)))
+        return reach_probability(evidence) * _logistic(self.weights, track_features(evidence))
+
+    def on_map(self, evidence: TrackEvidence, probability: float) -> float:
+        """The probability of being on the map, for a guess that is right with some probability.
+
+        That of the belief alone counts how well some place fits; some always does on a large map. Whether one place
+        stands out says more.
+        """
+        if not self.map_weights:
+            return evidence.on_map
+        return max(_logistic(self.map_weights, map_features(evidence)), probability)
 
     def is_sure(self, evidence: TrackEvidence, probability: float) -> bool:
         """Whether a position is stated that is right with this probability."""
@@ -115,7 +138,8 @@ class TrackConfidence:
 
     def save(self, path: Path) -> None:
         """Write it to a file."""
-        values = {**asdict(self), "features": FEATURES, "settings": self.settings.model_dump(mode="json")}
+        names = {"features": FEATURES, "map_features": MAP_FEATURES}
+        values = {**asdict(self), **names, "settings": self.settings.model_dump(mode="json")}
         write_text(path, json.dumps(values, indent=2) + "\n")
 
 
@@ -138,7 +162,14 @@ def track_confidence(folder: Path | None, settings: TrackSettings) -> TrackConfi
         if not plausible(weights) or not (0.0 <= threshold <= 1.0 and 0.0 <= without_roads <= 1.0):
             raise ValueError("some weights or thresholds cannot be")
         settings_then = validate(TrackSettings, values["settings"])
-        fitted = TrackConfidence(weights, threshold, without_roads, str(values["fitted_on"]), settings_then)
+        map_weights = tuple(float(weight) for weight in values.get("map_weights", ()))
+        if map_weights and (tuple(values["map_features"]) != MAP_FEATURES or len(map_weights) != len(MAP_FEATURES)):
+            raise ValueError("weights of being on the map are of unknown features")
+        if not plausible(map_weights):
+            raise ValueError("some weights of being on the map cannot be")
+        fitted = TrackConfidence(
+            weights, threshold, without_roads, str(values["fitted_on"]), settings_then, map_weights
+        )  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, UserError) as problem:
         raise BundleError(f"{path} is damaged.", "Calibrate the bundle again: x2l calibrate BUNDLE") from problem
     return fitted if _same(fitted.settings, settings, tiles=folder is not None) else UNFITTED

@@ -314,7 +314,7 @@ class Tracker:
             self.map.patches.position(found.x, found.y), confidence,
             0.0 if self._odds is None else self._odds.best, refreshed=self._searched, evidence=evidence,
             heading_deg=math.degrees(found.heading_rad) % 360.0, speed_m_s=speed,
-            ellipse=ellipse_of(stretched(found, evidence.along_m)), on_map=found.on_map,
+            ellipse=ellipse_of(stretched(found, evidence.along_m)), on_map=self.confidence.on_map(evidence, confidence),
         )  # fmt: skip
 
 
