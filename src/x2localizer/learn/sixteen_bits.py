@@ -39,7 +39,8 @@ class _PlainAttention(TorchFunctionMode):
 
 def _plainly(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """(..., n, d), (..., m, d) and (..., m, e) -> (..., n, e)."""
-    return ((q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)).softmax(-1) @ v
+    out: Tensor = ((q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)).softmax(-1) @ v
+    return out
 
 
 def is_emulated(settings: TrainSettings) -> bool:
