@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from x2localizer.config import TrainSettings
 from x2localizer.learn.geoadapter import attend
@@ -25,6 +27,17 @@ def _gradients(precision: str) -> list[Tensor]:
 def test_the_faster_attention_gives_the_same_gradients() -> None:
     for fast, usual in zip(_gradients("bf16-mixed"), _gradients("32-true"), strict=True):
         torch.testing.assert_close(fast.float(), usual.float(), rtol=0.05, atol=0.05)
+
+
+@pytest.mark.parametrize(
+    "asked", [{"is_causal": True}, {"scale": 0.5}, {"attn_mask": torch.ones(18, 18, dtype=torch.bool).tril()}]
+)
+def test_attention_that_is_not_plain_is_left_to_torch(asked: dict[str, Any]) -> None:
+    q, k, v = torch.randn(3, 2, 4, 18, 32, generator=torch.Generator().manual_seed(1))
+    with fast_attention(torch.device("cpu"), "bf16-mixed"):
+        out = F.scaled_dot_product_attention(q, k, v, **asked)
+    torch.testing.assert_close(out, F.scaled_dot_product_attention(q, k, v, **asked))
+    assert not torch.allclose(out, F.scaled_dot_product_attention(q, k, v))
 
 
 @pytest.mark.parametrize(("precision", "plain"), [("bf16-mixed", True), ("32-true", False)])

@@ -33,8 +33,10 @@ class _PlainAttention(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         asked = kwargs or {}
-        plain = func is F.scaled_dot_product_attention and len(args) == 3 and not any(asked.values())
-        return _plainly(*args) if plain else func(*args, **asked)
+        if func is not F.scaled_dot_product_attention or len(args) != 3:
+            return func(*args, **asked)
+        special = any(isinstance(value, Tensor) or value for value in asked.values())
+        return func(*args, **asked) if special else _plainly(*args)
 
 
 def _plainly(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
