@@ -225,7 +225,7 @@ def test_every_ablation_is_a_config(name: str, run: Path, tiny_dataset: Path, tm
     values = SETTINGS.model_dump(mode="json")
     (tmp_path / "base.toml").write_text(
         "\n".join(f"{section}.{key} = {json.dumps(value)}" for section in ("image", "full", "progressive")
-                  for key, value in values[section].items())
+                  for key, value in values[section].items() if value is not None)
     )  # fmt: skip
     whole = load_config(TrainSettings, "train", tmp_path / "base.toml", ABLATIONS[name])
     changed = SETTINGS.model_copy(update={"objective": whole.objective})
