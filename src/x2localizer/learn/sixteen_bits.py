@@ -18,7 +18,7 @@ def fast_attention(device: torch.device, precision: str) -> AbstractContextManag
     """A context in which attention is computed the fastest way.
 
     On CPUs the gradient of torch's fused attention is slow in 16 bits, and its own plain way guards against rows that
-    are masked as a whole, in passes of their own: they took half of a step of small towers. Two products and a softmax
+    are masked as a whole, in passes of their own: a quarter of a step of small towers. Two products and a softmax
     give the same numbers up to rounding.
     """
     if device.type == "cpu" and precision == "bf16-mixed":
