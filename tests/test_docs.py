@@ -156,6 +156,16 @@ def test_figures_in_the_readme_are_the_measured_ones() -> None:
         every, day, night = (rows[arm][part] for part in ("every", "day", "night"))
         shares = [every["within"]["mean"], day["settled"]["mean"], night["settled"]["mean"], every["sure"]]
         told += [f"{share:.1f}%" for share in (*shares, every["sure_right"])] + [f"{every['off_map']:.2f}%"]
+    found = json.loads((ROOT / "docs" / "results" / "tracking-eye" / "results.json").read_text(encoding="utf-8"))
+    every, day, night = (found["rows"][0][part] for part in ("every", "day", "night"))
+    means = (every["within"], day["early"], day["settled"], night["settled"])
+    told += [f"{share:.1f}%" for share in (*(mean["mean"] for mean in means), every["sure"], every["sure_right"])]
+    told += [f"{part['off_map']:.2f}%" for part in (day, night)] + [f"{every['first_sure_s']:.0f} s"]
+    night_clips = json.loads((ROOT / "docs" / "results" / "coarse-night" / "results.json").read_text(encoding="utf-8"))
+    told += [
+        f"at night {row['r1']:.1f}%" for row in night_clips["rows"]
+        if (row["run"], row["similarity"], row["budget"]) == ("eye", "s_path", 8)
+    ]  # fmt: skip
     for value in told:
         assert value in readme, value
 
