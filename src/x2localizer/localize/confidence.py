@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,12 @@ def features_of(evidence: Evidence) -> Floats:
 def plausible(numbers: Iterable[float]) -> bool:
     """Whether these can be weights of a regression: the largest that was ever fitted is below 100."""
     return all(abs(number) <= LARGEST_WEIGHT for number in numbers)  # also refuses NaN
+
+
+def logistic(weights: Sequence[float], features: Floats) -> float:
+    """The probability that a regression gives to features."""
+    log_odds = float(np.dot(weights, features))
+    return 1.0 / (1.0 + math.exp(-min(max(log_odds, -500.0), 500.0)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +112,7 @@ class Confidence:
         """The probability that a fix with this evidence is within 80 m."""
         if not self.weights or evidence.recent < self.least_recent:
             return 0.0
-        log_odds = float(np.dot(self.weights, features_of(evidence)))
-        return 1.0 / (1.0 + math.exp(-min(max(log_odds, -500.0), 500.0)))
+        return logistic(self.weights, features_of(evidence))
 
     def save(self, folder: Path) -> None:
         """Write it into the folder of a bundle."""

@@ -20,7 +20,7 @@ from x2localizer import geo
 from x2localizer.config import TrackSettings, validate
 from x2localizer.errors import BundleError, UserError
 from x2localizer.files import read_json, write_text
-from x2localizer.localize.confidence import plausible
+from x2localizer.localize.confidence import logistic, plausible
 from x2localizer.types import Floats, TrackEvidence
 
 FILE = "track.json"
@@ -54,11 +54,6 @@ def track_features(evidence: TrackEvidence) -> Floats:
 def map_features(evidence: TrackEvidence) -> Floats:
     """Evidence of being on the map at all, in the order of MAP_FEATURES."""
     return track_features(evidence)[[FEATURES.index(name) for name in MAP_FEATURES]]
-
-
-def _logistic(weights: tuple[float, ...], features: Floats) -> float:
-    log_odds = float(np.dot(weights, features))
-    return 1.0 / (1.0 + math.exp(-min(max(log_odds, -500.0), 500.0)))
 
 
 def _log_odds(share: float) -> float:
@@ -120,7 +115,7 @@ class TrackConfidence:
         """The probability that a guess with this evidence is within 80 m."""
         if not self.weights or not supported(evidence):
             return 0.0
-        return reach_probability(evidence) * _logistic(self.weights, track_features(evidence))
+        return reach_probability(evidence) * logistic(self.weights, track_features(evidence))
 
     def on_map(self, evidence: TrackEvidence, probability: float) -> float:
         """The probability of being on the map, for a guess that is right with some probability.
@@ -130,7 +125,7 @@ class TrackConfidence:
         """
         if not self.map_weights:
             return evidence.on_map
-        return max(_logistic(self.map_weights, map_features(evidence)), probability)
+        return max(logistic(self.map_weights, map_features(evidence)), probability)
 
     def is_sure(self, evidence: TrackEvidence, probability: float) -> bool:
         """Whether a position is stated that is right with this probability."""
