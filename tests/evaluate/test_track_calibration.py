@@ -19,8 +19,8 @@ from x2localizer.datasets.motion import motion_path, write_record
 from x2localizer.datasets.town import make_dataset
 from x2localizer.encoders import Bundle
 from x2localizer.errors import BundleError, DatasetError, UserError
-from x2localizer.evaluate.recordings import ride_motion, tracked_rides
-from x2localizer.evaluate.track_calibration import LIES, OutsidePrior, calibration_runs
+from x2localizer.evaluate.recordings import recordings, ride_motion, sources_of, tracked_rides
+from x2localizer.evaluate.track_calibration import LIES, OutsidePrior, calibration_runs, with_lies
 from x2localizer.evaluate.track_fit import (
     LEAST_SURE,
     NEVER,
@@ -38,6 +38,10 @@ from x2localizer.search.prior import BoxPrior
 from x2localizer.types import Movement, TrackEvidence
 
 FEW = TrackSettings(most_poses=3000, least_poses=1000)
+
+
+def _quiet(what: str, done: int, total: int) -> None:
+    """No progress."""
 
 
 def _run(ride: int, ground: str, arm: Arm, rng: np.random.Generator, *, frames: int = 60) -> Run:
@@ -69,15 +73,23 @@ def test_the_threshold_keeps_both_promises() -> None:
     one = np.ones(6)
     on = np.zeros(6, np.bool_)
     good = np.array([True, True, True, True, False, True])
-    assert choose_threshold(p, good, on, one) == 0.9  # one of five wrong is too many
+    assert choose_threshold(p, good, on, one, on) == 0.9  # one of five wrong is too many
     off = np.array([False, False, True, False, False, False])
-    assert choose_threshold(p, good & ~off, off, one) == 0.98  # the only frame off the map would have a position
-    assert choose_threshold(p, ~good, on, one) == NEVER
+    assert choose_threshold(p, good & ~off, off, one, on) == 0.98  # the only frame off the map would have a position
+    assert choose_threshold(p, ~good, on, one, on) == NEVER
+
+
+def test_few_positions_that_lies_made_wrong_are_stated() -> None:
+    p, right = np.linspace(0.99, 0.5, 1000), np.ones(1000, np.bool_)
+    right[[100, 200, 300]] = False
+    lying = np.arange(1000) % 100 < 50  # three of 500 frames wrong; at most two are half a percent
+    chosen = choose_threshold(p, right, lying & ~right, np.ones(1000), lying)
+    assert p[300] < chosen <= p[299]
 
 
 def test_equal_probabilities_are_not_split_by_the_threshold() -> None:
     p, on = np.array([0.9, 0.5, 0.5, 0.5]), np.zeros(4, np.bool_)
-    assert choose_threshold(p, np.array([True, True, True, False]), on, np.ones(4)) == 0.9
+    assert choose_threshold(p, np.array([True, True, True, False]), on, np.ones(4), on) == 0.9
 
 
 def test_rows_count_as_often_as_they_should() -> None:
@@ -132,6 +144,9 @@ def test_guesses_that_lies_made_wrong_must_not_be_stated() -> None:
     rng = np.random.default_rng(5)
     run = _run(0, "lies", Arm(), rng)
     assert np.array_equal(run.unfounded, ~run.right)
+    failed = _run(0, "fails", Arm(), rng, frames=61)
+    assert not failed.unfounded[:30].any()  # the sensor is sound until halfway
+    assert np.array_equal(failed.unfounded[30:], ~failed.right[30:])
     assert _run(0, "off", Arm(), rng).unfounded.all()
     assert not _run(0, "own", Arm(), rng).unfounded.any()
 
@@ -141,6 +156,18 @@ def test_each_lie_changes_a_movement(number: int) -> None:
     told = Movement(0.0, 1.0, 10.0, 5.0, 0.1, 0.2)
     assert LIES[number](told) != told
     assert LIES[number](told).end_s == 1.0
+
+
+def test_a_sensor_that_fails_halfway_was_sound_before(two_towns: Path, tiny_bundle: Bundle, tmp_path: Path) -> None:
+    data = open_dataset(two_towns)
+    rides = tracked_rides(data, "val")[:1]
+    (sound,) = recordings(data, rides, sources_of(data, rides), tiny_bundle, tmp_path, _quiet, step_s=1.0, workers=1)
+    failed = with_lies(sound, 40)
+    for source, own in sound.odometry.items():
+        now = failed.odometry[source].movements
+        assert now[:40] == own.movements[:40]
+        assert len(now) == len(own.movements)
+        assert all(a != b for a, b in zip(now[45:], own.movements[45:], strict=True) if b and b[0].distance_m > 1.0)
 
 
 def test_drives_count_alike_however_long_they_are() -> None:
@@ -200,7 +227,7 @@ def test_one_place_that_stands_out_says_that_the_camera_is_on_the_map(tmp_path: 
 def test_lies_and_drives_of_one_kind_say_nothing_of_the_map() -> None:
     rng = np.random.default_rng(6)
     runs = _runs()
-    lies = [_run(ride, "lies", Arm(), rng) for ride in range(8)]
+    lies = [_run(ride, ground, Arm(), rng) for ride in range(8) for ground in ("lies", "fails")]
     assert fit_map([*runs, *lies]) == fit_map(runs)
     assert fit_map([run for run in runs if run.ground != "off"]) == ((), None)
 
@@ -242,7 +269,7 @@ def test_drives_are_followed_on_and_off_the_map(two_towns: Path, tiny_bundle: Bu
     data = open_dataset(two_towns)
     runs = calibration_runs(tiny_bundle, data, "val", tmp_path, settings=FEW, workers=1)
     assert len({run.ride for run in runs}) == 2
-    assert len(runs) == 2 * 4 * 2
+    assert len(runs) == 2 * 5 * 2
     assert len({run.arm for run in runs}) == 6
     assert {run.area for run in runs} == {"town5000", "town5001"}
     assert not any(run.right.any() for run in runs if run.ground == "off")

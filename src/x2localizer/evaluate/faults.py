@@ -15,6 +15,7 @@ import numpy as np
 
 from x2localizer.evaluate.recordings import Odometry, Recording
 from x2localizer.evaluate.track_calibration import LIES
+from x2localizer.evaluate.track_fit import first_late
 from x2localizer.types import Codes, Movement, Position
 
 Onset = Literal["start", "halfway"]
@@ -175,7 +176,7 @@ FAULTS: tuple[Fault, ...] = (
 
 def first_frame(recording: Recording, onset: Onset) -> int:
     """The frame from which a fault acts."""
-    return 0 if onset == "start" else len(recording.codes) // 2
+    return 0 if onset == "start" else first_late(len(recording.codes))
 
 
 def faulty(fault: Fault, given: Given) -> Recording:

@@ -14,17 +14,20 @@ FRAME_TITLES = [entrants.BASELINES[run.name.removeprefix("town-")] for run in pl
 VARIANTS = "R@1 with s_mix. Each variant repeats stage 3, a quarter as long as for the released model.\n\n"
 
 CHANGES = {
-    "all": "all changes",
+    "all": "the recipe, with towers of the size of `town`",
     "no-headings": "without headings, and without the tile ahead",
     "around": "the tile around the camera, not ahead",
-    "no-nights": "without nights",
+    "no-nights": "without nights, more towns instead",
     "one-camera": "one camera for all clips",
-    "few-towns": "12 towns instead of 122",
+    "few-towns": "12 towns instead of 100",
     "one-frame": "one frame of each clip in a batch, not four",
     "small-batch": "56 pairs a step instead of 112",
-    "further": "and a second tile further ahead",
-    "vary": "and pictures varied more",
-    "stem": "and a stem trained on ImageNet",
+    "large-batch": "336 pairs a step, in three parts",
+    "vary": "pictures varied more",
+    "stem": "a stem trained on ImageNet",
+    "deep": "8 blocks for frames instead of 5",
+    "frame-patch": "patches of 8 pixels instead of 16, for frames",
+    "patch": "patches of 8 pixels, for frames and tiles",
     "town": "`town`, not trained further",
     "eye": "`eye` as shipped, trained for hours",
 }
@@ -64,8 +67,8 @@ def _bundles(values: Values, text: str) -> str:
 
 def _changes_by_day(values: Values) -> str:
     return _changes(
-        values, "What each change brought that made `eye` of `town`: the same training without it, or with something "
-        "we did not keep. All start from the towers of `town`, with as many clips and as much time; "
+        values, "What single changes bring on the way from `town` to `eye`: the same training with one thing changed. "
+        "All start from the towers of `town`, with as many clips and as much time; "
         "[the commands](model.md#what-each-change-brought). Validation towns, by day, ranked by s_path.",
     )  # fmt: skip
 

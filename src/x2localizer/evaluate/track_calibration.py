@@ -1,9 +1,9 @@
 """Fit how sure a tracker is, on the long drives of a dataset.
 
-Each drive is followed on four grounds: the map of all areas, that of its own area alone, that of all areas but its own,
-where no position is right, and once more that of its own with odometry that lies. Odometry comes from sensors and from
-video, the map has tiles, roads, or both, in turn. How well the confidence holds is measured on each area by a fit
-without it.
+Each drive is followed on five grounds: the map of all areas, that of its own area alone, that of all areas but its own,
+where no position is right, and twice more that of its own with odometry that lies: from the start, and from halfway on.
+Odometry comes from sensors and from video, the map has tiles, roads, or both, in turn. How well the confidence holds is
+measured on each area by a fit without it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from x2localizer.datasets.dataset import Dataset
 from x2localizer.encoders import Bundle, open_bundle
 from x2localizer.errors import DatasetError
 from x2localizer.evaluate.recordings import Recording, recordings, sources_of, tracked_rides
-from x2localizer.evaluate.track_fit import GROUNDS, Ground, Run, save_confidence
+from x2localizer.evaluate.track_fit import GROUNDS, MISLEADING, Ground, Run, first_late, save_confidence
 from x2localizer.evaluate.tracked import Arm, kept_track
 from x2localizer.evaluate.tracking import tracking_gallery
 from x2localizer.evaluate.workers import in_workers
@@ -123,9 +123,9 @@ def _follow(task: tuple[Recording, Ground, Arm]) -> Run:
     assert isinstance(kept, Path)
     area = "" if ground == "all" else recording.area
     name = f"{Path(gallery.address).name}{'' if ground == 'all' else f' {ground} {area}'}"
-    track_map = _map("own" if ground == "lies" else ground, area)
-    if ground == "lies":
-        recording = with_lies(recording)
+    track_map = _map("own" if ground in MISLEADING else ground, area)
+    if ground in MISLEADING:
+        recording = with_lies(recording, 0 if ground == "lies" else first_late(len(recording.codes)))
     (tracked,) = kept_track(kept, name, recording, arm, track_map, bundle, settings, UNFITTED).values()
     right = tracked.followed.right & (ground != "off")
     return Run(recording.ride.ride_id, recording.area, recording.night, ground, arm, tracked.evidence, right)
@@ -140,13 +140,15 @@ LIES: tuple[Callable[[Movement], Movement], ...] = (
 """What odometry may do without knowing it: a scale of 3, a stuck gyroscope, a scale of 0.4, turns mirrored."""
 
 
-def with_lies(recording: Recording) -> Recording:
-    """A recording whose odometry lies from start to end, in one of the ways of LIES by the name of the ride."""
+def with_lies(recording: Recording, first: int = 0) -> Recording:
+    """A recording whose odometry lies from a frame on, in one of the ways of LIES by the name of the ride."""
     lie = LIES[sum(recording.ride.ride_id.encode()) % len(LIES)]
     odometry = {
-        source: replace(record, movements=tuple(tuple(lie(m) for m in movements) for movements in record.movements))
+        source: replace(record, movements=(
+            *record.movements[:first], *(tuple(lie(m) for m in movements) for movements in record.movements[first:])
+        ))
         for source, record in recording.odometry.items()
-    }
+    }  # fmt: skip
     return replace(recording, odometry=odometry)
 
 

@@ -23,13 +23,16 @@ from x2localizer.localize.track.confidence import (
 )
 from x2localizer.types import Bools, Floats, Ints, TrackEvidence
 
-Ground = Literal["all", "own", "off", "lies"]
+Ground = Literal["all", "own", "off", "lies", "fails"]
 GROUNDS: tuple[Ground, ...] = get_args(Ground)
+MISLEADING: tuple[Ground, ...] = ("lies", "fails")
 RIGHT_SHARE = 0.985
 """Of the positions that are stated on the map, at least this share is right."""
 OFF_MAP_SHARE = 0.00125
 """Of the frames off the map, at most this share has a position. A quarter of what is meant: a map that is four times as
 large as that of the drives has four times as many places that fit by chance."""
+MISLED_SHARE = 0.005
+"""Of the frames whose odometry lies, at most this share has a position that is wrong. Half of what is promised."""
 INDEPENDENT = 20.0
 """What the frames of one drive count together: neighbouring ones say the same."""
 LEAST_SURE = 0.9
@@ -47,7 +50,8 @@ class Run:
     """A drive that was followed once.
 
     ride, area: its name, and where it is.
-    ground: the map of all areas, of its own, or of all but its own; or its own with odometry that lies.
+    ground: the map of all areas, of its own, or of all but its own; or its own with odometry that lies, from the start
+        or from halfway on, as a sensor does that fails.
     evidence, right: behind each guess, and whether it is within 80 m; off the map none is.
     """
 
@@ -60,11 +64,21 @@ class Run:
     right: Bools
 
     @property
+    def lying(self) -> Bools:
+        """Frames by which the odometry lies."""
+        frames = len(self.right)
+        first = {"lies": 0, "fails": first_late(frames)}.get(self.ground, frames)
+        return np.arange(frames) >= first
+
+    @property
     def unfounded(self) -> Bools:
         """Guesses that must not be stated: off the map all, and those that a lie of the odometry made wrong."""
-        if self.ground == "lies":
-            return ~self.right
-        return np.full(len(self.right), self.ground == "off")
+        return self.lying & ~self.right if self.ground != "off" else np.ones(len(self.right), np.bool_)
+
+
+def first_late(frames: int) -> int:
+    """The frame with which something begins halfway."""
+    return frames // 2
 
 
 # Fitting -------------------------------------------------------------------------------------------------------------
@@ -78,6 +92,7 @@ class Rows:
     reach: the factor beside the regression, see :func:`reach_probability`, (q,).
     right: (q,).
     off: whether the frame is off the map, or a lie of the odometry made its guess wrong, (q,).
+    lying: whether the odometry lies, (q,).
     counts: how much each counts: runs count alike, (q,).
     area, group: numbers of the area, and of the kind of map, (q,).
     """
@@ -86,6 +101,7 @@ class Rows:
     reach: Floats
     right: Bools
     off: Bools
+    lying: Bools
     counts: Floats
     area: Ints
     group: Ints
@@ -99,7 +115,7 @@ class Rows:
             np.array([track_features(evidence) for run in runs for evidence in run.evidence]),
             np.array([reach_probability(evidence) for run in runs for evidence in run.evidence]),
             np.concatenate([run.right for run in runs]), np.concatenate([run.unfounded for run in runs]),
-            np.repeat([INDEPENDENT / size for size in sizes], sizes),
+            np.concatenate([run.lying for run in runs]), np.repeat([INDEPENDENT / size for size in sizes], sizes),
             np.repeat([areas[run.area] for run in runs], sizes), np.repeat([run.arm.roads for run in runs], sizes) + 0,
         )  # fmt: skip
 
@@ -134,7 +150,9 @@ def fit_confidence(runs: Sequence[Run], settings: TrackSettings, fitted_on: str)
     thresholds = {True: NEVER, False: NEVER}
     for group in np.unique(rows.group):
         part = rows.group == group
-        chosen = choose_threshold(elsewhere[part], rows.right[part], rows.off[part], rows.counts[part])
+        chosen = choose_threshold(
+            elsewhere[part], rows.right[part], rows.off[part], rows.counts[part], rows.lying[part]
+        )
         thresholds[bool(group)] = max(LEAST_SURE, chosen)
     weights = fit(rows.features, rows.right, counts=rows.counts)
     map_weights, apart = fit_map(runs)
@@ -147,7 +165,7 @@ def fit_map(runs: Sequence[Run]) -> tuple[tuple[float, ...], tuple[Interval, Int
 
     Odometry that lies says nothing of the map, so its runs are left out.
     """
-    honest = [run for run in runs if run.ground != "lies"]
+    honest = [run for run in runs if run.ground not in MISLEADING]
     on = [run for run in honest if run.ground == "all"]
     off = [run for run in honest if run.ground == "off"]
     if not on or not off:
@@ -179,15 +197,23 @@ def _probability(weights: Sequence[float], features: Floats) -> Floats:
     return np.asarray(1.0 / (1.0 + np.exp(-np.clip(features @ np.asarray(weights), -500.0, 500.0))))
 
 
-def choose_threshold(probability: Floats, right: Bools, off: Bools, counts: Floats) -> float:
-    """The lowest probability from which positions on the map are right, and frames off the map have none; see above."""
+def choose_threshold(probability: Floats, right: Bools, off: Bools, counts: Floats, lying: Bools) -> float:
+    """The lowest probability from which positions are right on the map, and seldom stated off it or misled; see above.
+
+    off: whether no position must be stated, be it off the map or misled by odometry, (q,).
+    lying: whether the odometry lies, (q,).
+    """
     order = np.argsort(-probability)
-    p, good, away, count = probability[order], right[order], off[order], counts[order]
-    stated = np.cumsum(count * ~away)
+    p, good, unfounded, misled, count = probability[order], right[order], off[order], lying[order], counts[order]
+    stated = np.cumsum(count * ~unfounded)
     right_share = np.cumsum(count * good) / np.maximum(stated, 1e-9)
-    off_share = np.cumsum(count * away) / max(float((count * away).sum()), 1e-9)
+    away = unfounded & ~misled
+    off_share, misled_share = (
+        np.cumsum(count * unfounded * some) / max(float((count * some).sum()), 1e-9) for some in (away, misled)
+    )
+    honest = (right_share >= RIGHT_SHARE) & (off_share <= OFF_MAP_SHARE) & (misled_share <= MISLED_SHARE)
     last_of_equals = np.append(np.diff(p) < 0, True)
-    fine = np.flatnonzero((right_share >= RIGHT_SHARE) & (off_share <= OFF_MAP_SHARE) & (stated > 0) & last_of_equals)
+    fine = np.flatnonzero(honest & (stated > 0) & last_of_equals)
     return float(p[fine[-1]]) if len(fine) else NEVER
 
 
@@ -198,7 +224,9 @@ def report_lines(found: Fit, runs: Sequence[Run]) -> list[str]:
     """How well a confidence holds in areas that it was not fitted on."""
     rows, p = found.rows, found.elsewhere
     with_roads, without = found.confidence.threshold, found.confidence.threshold_without_roads
-    on, sure = ~rows.off, p >= np.where(rows.group == 1, with_roads, without)
+    on, away = ~rows.off, rows.off & ~rows.lying
+    sure = p >= np.where(rows.group == 1, with_roads, without)
+    misled = (sure & ~rows.right)[rows.lying]
     ends = np.cumsum([len(run.right) for run in runs])
     arms = dict.fromkeys(run.arm for run in runs)
     table = []
@@ -207,7 +235,7 @@ def report_lines(found: Fit, runs: Sequence[Run]) -> list[str]:
             chosen = np.zeros(len(p), np.bool_)
             for run, end in zip(runs, ends, strict=True):
                 chosen[end - len(run.right) : end] = run.arm == arm and run.night == night
-            shares = (rows.right[on & chosen], sure[on & chosen], rows.right[sure & on & chosen], sure[~on & chosen])
+            shares = (rows.right[on & chosen], sure[on & chosen], rows.right[sure & on & chosen], sure[away & chosen])
             table.append((f"{arm.name}, {'night' if night else 'day'}", *(_percent(share) for share in shares)))
     curve = markdown(
         ["confidence", "within 80 m", "frames"],
@@ -218,7 +246,8 @@ def report_lines(found: Fit, runs: Sequence[Run]) -> list[str]:
         f"fitted on {found.confidence.fitted_on}; sure from a confidence of {with_roads:.4f} with roads, of "
         f"{without:.4f} without",
         f"each area by a fit without it: {_percent(rows.right[on])} within 80 m, {_percent(sure[on])} sure, of these "
-        f"{_percent(rows.right[sure & on])} right; {_percent(sure[~on])} sure off the map or misled by lies",
+        f"{_percent(rows.right[sure & on])} right; {_percent(sure[away])} sure off the map; {_percent(misled)} of the "
+        "frames with odometry that lies sure and wrong",
         *([] if apart is None else [
             "on the map told from off it after 20 s, area under the curve: "
             f"{apart[1]}, by the belief alone {apart[0]}"
