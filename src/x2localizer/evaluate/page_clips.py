@@ -18,11 +18,10 @@ CHANGES = {
     "no-headings": "without headings, and without the tile ahead",
     "around": "the tile around the camera, not ahead",
     "no-nights": "without nights, more towns instead",
-    "one-camera": "one camera for all clips",
     "few-towns": "12 towns instead of 100",
-    "one-frame": "one frame of each clip in a batch, not four",
-    "small-batch": "56 pairs a step instead of 112",
-    "large-batch": "336 pairs a step, in three parts",
+    "one-frame": "one frame of each clip in a batch, not four, from 12 towns, not three",
+    "easy": "clips of 28 towns in a batch, not of three: easier negatives",
+    "large-batch": "336 pairs a step instead of 112, from nine towns, by cached gradients",
     "vary": "pictures varied more",
     "stem": "a stem trained on ImageNet",
     "deep": "8 blocks for frames instead of 5",
@@ -68,8 +67,8 @@ def _bundles(values: Values, text: str) -> str:
 def _changes_by_day(values: Values) -> str:
     return _changes(
         values, "What single changes bring on the way from `town` to `eye`: the same training with one thing changed. "
-        "All start from the towers of `town`, with as many clips and as much time; "
-        "[the commands](model.md#what-each-change-brought). Validation towns, by day, ranked by s_path.",
+        "All start from the towers of `town` and have as much time: a step that takes twice as long is taken half as "
+        "often. [The commands](model.md#what-each-change-brought). Validation towns, by day, ranked by s_path.",
     )  # fmt: skip
 
 
