@@ -126,6 +126,9 @@ class StageSettings(Settings):
     """Decay of all weights that train."""
     warmup: int = Field(200, ge=0)
     """Steps in which the learning rate rises. Then it falls along a cosine to a hundredth."""
+    average: float = Field(0.0, ge=0, lt=1)
+    """How much of an average of the weights each step keeps; the average is what is judged and saved. 0.99 averages the
+    last hundred steps or so; 0 does not average."""
     towns_per_batch: int = Field(4, ge=1)
     """Areas that a batch is drawn from. The fewer, the harder its negatives."""
     areas: int | None = Field(None, ge=1)

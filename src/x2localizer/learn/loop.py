@@ -24,6 +24,7 @@ from x2localizer.encoders.bundle import bundle_folder
 from x2localizer.errors import CheckpointError, ConfigError, UserError
 from x2localizer.files import only_writer, write_text
 from x2localizer.learn.accumulate import backward
+from x2localizer.learn.averaging import add_to_averages, averaged
 from x2localizer.learn.batches import Videos, rng_for
 from x2localizer.learn.bundle_weights import load_origin
 from x2localizer.learn.checkpoint import (
@@ -202,24 +203,27 @@ def run_stage(
         average_gradients(p.grad for p in wanted if p.grad is not None)
         torch.nn.utils.clip_grad_norm_(wanted, 1.0)
         optimizer.step()
+        if stage.settings.average:
+            add_to_averages(optimizer, stage.settings.average, step)
         recent.append(float(losses.total.detach()))
         report(stage.name, step + 1, stage.settings.steps, {"loss": sum(recent[-50:]) / len(recent[-50:])})
         if (step + 1) % stage.settings.evaluate_every == 0 or step + 1 == stage.settings.steps:
             progress.step, progress.seconds = step + 1, time.monotonic() - clock
-            metrics = stage.judge(model)
-            score = stage.select(metrics)
+            with averaged(optimizer):
+                metrics = stage.judge(model)
+                score = stage.select(metrics)
+                better = score > progress.best
+                progress.stale = 0 if better else progress.stale + 1
+                progress.best = max(score, progress.best)
+                state = {"stage": stage.name, "metrics": metrics, **asdict(progress)}
+                if better and fabric.is_global_zero:
+                    save_checkpoint(folder / "best.safetensors", model, settings, state)
+            if fabric.is_global_zero:
+                save_checkpoint(folder / "last.safetensors", model, settings, state, optimizer)
             if log is not None:
                 log.write(step + 1, progress.seconds, {"loss": sum(recent) / len(recent), **metrics})
             report(stage.name, step + 1, stage.settings.steps, metrics)
             recent.clear()
-            better = score > progress.best
-            progress.stale = 0 if better else progress.stale + 1
-            progress.best = max(score, progress.best)
-            if fabric.is_global_zero:
-                state = {"stage": stage.name, "metrics": metrics, **asdict(progress)}
-                if better:
-                    save_checkpoint(folder / "best.safetensors", model, settings, state)
-                save_checkpoint(folder / "last.safetensors", model, settings, state, optimizer)
             if progress.stale >= stage.settings.patience:
                 break
     if fabric.is_global_zero:
