@@ -23,12 +23,13 @@ CHANGES = {
     "easy": "clips of 28 towns in a batch, not of three: easier negatives",
     "large-batch": "336 pairs a step instead of 112, from nine towns, by cached gradients",
     "vary": "pictures varied more",
+    "average": "weights averaged over the last fifty steps or so",
     "stem": "a stem trained on ImageNet",
     "deep": "8 blocks for frames instead of 5",
     "frame-patch": "patches of 8 pixels instead of 16, for frames",
     "patch": "patches of 8 pixels, for frames and tiles",
-    "town": "`town`, not trained further",
-    "eye": "`eye` as shipped, trained for hours",
+    "town": "the bundle, not trained further",
+    "eye": "the bundle as shipped, trained for hours",
 }
 """What the runs of the eye's changes are called."""
 
@@ -78,7 +79,8 @@ def _changes_at_night(values: Values) -> str:
 
 def _changes(values: Values, text: str) -> str:
     rows = [variants.VariantRow(**row) for row in values["rows"]]
-    return f"{text}\n\n{variants.table_text(rows, CHANGES)}"
+    titles = {name: f"`{name}`: {title}" for name, title in CHANGES.items()}
+    return f"{text}\n\n{variants.table_text(rows, titles)}"
 
 
 def _frame_localization(values: Values) -> str:
