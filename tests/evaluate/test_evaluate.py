@@ -164,6 +164,21 @@ def test_embeddings_are_computed_once_for_a_model_and_a_data_set(
     assert encoder.calls == 2 * made
 
 
+def test_keyframes_alone_have_the_codes_that_they_have_among_all_frames(
+    data: Dataset, tiny_bundle: Bundle, tmp_path: Path
+) -> None:
+    encoder = Counting(tiny_bundle)
+    first = Embeddings(data, "val", encoder, tmp_path)
+    alone = np.array(first.keyframe_codes)
+    rows = first.keyframe_rows
+    assert len(alone) == (rows >= 0).sum() < len(rows)
+    np.testing.assert_allclose(alone, first.frame_codes[rows >= 0], atol=1e-6)
+    made = encoder.calls
+    again = Embeddings(data, "val", encoder, tmp_path)
+    np.testing.assert_array_equal(again.keyframe_codes, first.frame_codes[rows >= 0])
+    assert encoder.calls == made  # those of all frames are there
+
+
 def _log_mean(similarities: npt.NDArray[np.float32]) -> float:
     return float(0.05 * np.log(np.exp(similarities.astype(np.float64) / 0.05).mean()))
 

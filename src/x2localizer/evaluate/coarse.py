@@ -106,7 +106,7 @@ def queries_of(split: Embeddings, budget: int, kinds: Sequence[CodeKind], starts
             tokens = np.asarray(prefixes.tokens[video, : prefixes.lengths[video]])
             out["regions"] = Query(tokens, np.asarray(prefixes.whole[video]))
         if "tiles" in kinds:
-            out["tiles"] = Query(np.asarray(split.frame_codes[frames[video]]))
+            out["tiles"] = Query(np.asarray(split.keyframe_codes[split.keyframe_rows[frames[video]]]))
         return out
 
     return query

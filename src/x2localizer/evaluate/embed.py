@@ -1,6 +1,6 @@
 """Codes of a split: computed once for each model and kept on disk, read as they are needed.
 
-    regions   set codes of every region                       frames   image codes of every frame
+    regions   set codes of every region                       frames   image codes of every frame, or of keyframes
     prefixes  set codes of the first keyframes from a start   tiles    image codes of the tile around every frame
     grid      image codes of the tiles of every region at half stride
 
@@ -168,6 +168,20 @@ class Embeddings:
         return self._pictures("frame", rows, self._frame, self.encoder.encode_frames)
 
     @cached_property
+    def keyframe_rows(self) -> Ints:
+        """The row of every frame in ``keyframe_codes``, (f,); -1 for frames between keyframes."""
+        key = np.array([row.keyframe >= 0 for found in self.frames for row in found], np.bool_)
+        return np.where(key, np.cumsum(key) - 1, -1)
+
+    @cached_property
+    def keyframe_codes(self) -> Codes:
+        """Image codes of the keyframes, (k, d): all that ranking regions needs, and far fewer than all frames."""
+        if self._paths("frame", "frames", 1)[0].is_file():
+            return np.asarray(self.frame_codes[self.keyframe_rows >= 0])
+        rows = [row for found in self.frames for row in found if row.keyframe >= 0]
+        return self._pictures("frame", rows, self._frame, self.encoder.encode_frames, name="keyframes")
+
+    @cached_property
     def tile_codes(self) -> Codes:
         """Image codes of the tile around every frame, (f, headings, d); NaN where a frame has none."""
         rows = [row for found in self.frames for row in found]
@@ -195,7 +209,7 @@ class Embeddings:
 
     def _pictures(
         self, part: Part, rows: list[FrameRow], read: Callable[[FrameRow], Image | None],
-        encode: Callable[[Images], Codes], headings: int = 1,
+        encode: Callable[[Images], Codes], headings: int = 1, name: str = "",
     ) -> Codes:  # fmt: skip
         d = self.encoder.spec.dim * headings
 
@@ -208,7 +222,7 @@ class Embeddings:
                     out[there] = encode(np.stack([image for image in images if image is not None]))
                 yield [out]
 
-        (codes,) = self._kept(part, f"{part}s", [(len(rows), d)], chunks)
+        (codes,) = self._kept(part, name or f"{part}s", [(len(rows), d)], chunks)
         return codes
 
     def _frame(self, row: FrameRow) -> Image:
@@ -230,13 +244,16 @@ class Embeddings:
         of: str | None = None,
     ) -> list[Codes]:  # fmt: skip
         """Arrays from disk, or made a chunk at a time and put there; ``of`` a split, whatever videos are looked at."""
-        stem = self.work / f"{self.encoder.weights_of(part)}-{self.data.contents}-{of or self._name}-{name}"
-        paths = [stem.with_name(f"{stem.name}-{k}.npy") for k in range(len(shapes))]
+        paths = self._paths(part, name, len(shapes), of)
         if not all(path.is_file() for path in paths):
-            stem.parent.mkdir(parents=True, exist_ok=True)
+            self.work.mkdir(parents=True, exist_ok=True)
             with ExitStack() as whole:
                 self._fill(name, [whole.enter_context(atomic_path(path)) for path in paths], shapes, chunks)
         return [np.load(path, mmap_mode="r") for path in paths]
+
+    def _paths(self, part: Part, name: str, count: int, of: str | None = None) -> list[Path]:
+        stem = f"{self.encoder.weights_of(part)}-{self.data.contents}-{of or self._name}-{name}"
+        return [self.work / f"{stem}-{k}.npy" for k in range(count)]
 
     def _fill(
         self, name: str, paths: list[Path], shapes: list[tuple[int, ...]], chunks: Callable[[], Iterator[list[Codes]]]
