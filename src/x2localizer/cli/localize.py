@@ -307,6 +307,9 @@ def calibrate(
     roads_out: Annotated[
         Path | None, typer.Option(help="With --data: also write the confidence of roads alone to this file.")
     ] = None,
+    rides: Annotated[
+        int | None, typer.Option(help="With --data: only so many drives; the map stays that of all areas.", min=1)
+    ] = None,
     workers: Annotated[int, typer.Option(help="With --data: processes.", min=1)] = 2,
     work: Annotated[Path, typer.Option(help="Folder for galleries, and for the towns' imagery.")] = Path("calibration"),
     device: DeviceOption = "auto",
@@ -320,9 +323,11 @@ def calibrate(
       x2l calibrate bundles/town --towns 5000-5005
 
       x2l calibrate bundles/town --data data/standard --split val
+
+      x2l calibrate bundles/eye --data data/map --split val --rides 24
     """
     if data is not None:
-        _calibrate_track(bundle, data, split, roads_out, workers, work)
+        _calibrate_track(bundle, data, split, roads_out, rides, workers, work)
         return
     from x2localizer.cli.common import status_lines  # noqa: PLC0415
     from x2localizer.localize.calibrate import calibrate as run  # noqa: PLC0415
@@ -336,14 +341,16 @@ def calibrate(
         say(line)
 
 
-def _calibrate_track(bundle: Path, data: Path, split: str, roads_out: Path | None, workers: int, work: Path) -> None:
+def _calibrate_track(
+    bundle: Path, data: Path, split: str, roads_out: Path | None, rides: int | None, workers: int, work: Path
+) -> None:
     from x2localizer.datasets.dataset import open_dataset  # noqa: PLC0415
     from x2localizer.evaluate.track_calibration import calibrate_track  # noqa: PLC0415
 
     with progress_bar("driving") as progress:
         lines = calibrate_track(
             bundle, open_dataset(data), split, work, lambda what, done, total: progress(done, total, what),
-            roads_out=roads_out, workers=workers,
+            roads_out=roads_out, workers=workers, most_rides=rides,
         )  # fmt: skip
     for line in lines:
         say(line)

@@ -28,9 +28,9 @@ GROUNDS: tuple[Ground, ...] = get_args(Ground)
 MISLEADING: tuple[Ground, ...] = ("lies", "fails")
 RIGHT_SHARE = 0.985
 """Of the positions that are stated on the map, at least this share is right."""
-OFF_MAP_SHARE = 0.00125
-"""Of the frames off the map, at most this share has a position. A quarter of what is meant: a map that is four times as
-large as that of the drives has four times as many places that fit by chance."""
+OFF_MAP_SHARE = 0.0025
+"""Of the frames off the map, at most this share has a position. A quarter of what is promised, as few drives tell only
+roughly what is so rare. A larger map has more places that fit by chance: fit on one as large as those that are used."""
 MISLED_SHARE = 0.005
 """Of the frames whose odometry lies, at most this share has a position that is wrong. Half of what is promised."""
 INDEPENDENT = 20.0
