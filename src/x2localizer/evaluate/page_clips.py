@@ -22,7 +22,6 @@ CHANGES = {
     "one-frame": "one frame of each clip in a batch, not four, from 12 towns, not three",
     "easy": "clips of 28 towns in a batch, not of three: easier negatives",
     "large-batch": "336 pairs a step instead of 112, from nine towns, by cached gradients",
-    "vary": "pictures varied more",
     "average": "weights averaged over the last fifty steps or so",
     "stem": "a stem trained on ImageNet",
     "deep": "8 blocks for frames instead of 5",
