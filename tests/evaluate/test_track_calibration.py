@@ -287,10 +287,17 @@ def test_calibration_from_the_command_line(
     two_towns: Path, tiny_bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bundle = Path(shutil.copytree(tiny_bundle.root, tmp_path / "bundle"))
-    monkeypatch.setattr("x2localizer.evaluate.track_calibration.calibration_runs", lambda *args, **options: _runs())
+    asked: list[object] = []
+
+    def follow(*args: object, **options: object) -> list[Run]:
+        asked.append(options["most_rides"])
+        return _runs()
+
+    monkeypatch.setattr("x2localizer.evaluate.track_calibration.calibration_runs", follow)
     words = ["calibrate", str(bundle), "--data", str(two_towns), "--roads-out", str(tmp_path / "roads.json")]
-    run = CliRunner().invoke(app, [*words, "--work", str(tmp_path / "work")])
+    run = CliRunner().invoke(app, [*words, "--rides", "7", "--work", str(tmp_path / "work")])
     assert run.exit_code == 0, run.output
+    assert asked == [7]
     assert "with tiles:" in run.output
     assert track_confidence(bundle, TrackSettings()).calibrated
     assert (tmp_path / "roads.json").is_file()
