@@ -271,6 +271,8 @@ def test_drives_are_followed_on_and_off_the_map(two_towns: Path, tiny_bundle: Bu
     assert len({run.ride for run in runs}) == 2
     assert len(runs) == 2 * 5 * 2
     assert len({run.arm for run in runs}) == 6
+    sizes = {ground: {run.km2 for run in runs if run.ground == ground} for ground in ("all", "own")}
+    assert 0.0 < max(sizes["own"]) < min(sizes["all"])
     assert {run.area for run in runs} == {"town5000", "town5001"}
     assert not any(run.right.any() for run in runs if run.ground == "off")
     assert any(run.right.any() for run in runs if run.ground == "own")

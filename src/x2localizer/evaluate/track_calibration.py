@@ -128,7 +128,9 @@ def _follow(task: tuple[Recording, Ground, Arm]) -> Run:
         recording = with_lies(recording, 0 if ground == "lies" else first_late(len(recording.codes)))
     (tracked,) = kept_track(kept, name, recording, arm, track_map, bundle, settings, UNFITTED).values()
     right = tracked.followed.right & (ground != "off")
-    return Run(recording.ride.ride_id, recording.area, recording.night, ground, arm, tracked.evidence, right)
+    return Run(
+        recording.ride.ride_id, recording.area, recording.night, ground, arm, tracked.evidence, right, track_map.km2
+    )  # fmt: skip
 
 
 LIES: tuple[Callable[[Movement], Movement], ...] = (

@@ -28,9 +28,9 @@ GROUNDS: tuple[Ground, ...] = get_args(Ground)
 MISLEADING: tuple[Ground, ...] = ("lies", "fails")
 RIGHT_SHARE = 0.985
 """Of the positions that are stated on the map, at least this share is right."""
-OFF_MAP_SHARE = 0.0025
-"""Of the frames off the map, at most this share has a position. A quarter of what is promised, as few drives tell only
-roughly what is so rare. A larger map has more places that fit by chance: fit on one as large as those that are used."""
+OFF_MAP_SHARE = 0.00125
+"""Of the frames off the map, at most this share has a position. An eighth of what is promised, as few drives tell only
+roughly what is so rare; larger maps have higher thresholds besides, see ``TrackConfidence.for_map``."""
 MISLED_SHARE = 0.005
 """Of the frames whose odometry lies, at most this share has a position that is wrong. Half of what is promised."""
 INDEPENDENT = 20.0
@@ -53,6 +53,7 @@ class Run:
     ground: the map of all areas, of its own, or of all but its own; or its own with odometry that lies, from the start
         or from halfway on, as a sensor does that fails.
     evidence, right: behind each guess, and whether it is within 80 m; off the map none is.
+    km2: the size of the map, in square kilometres.
     """
 
     ride: str
@@ -62,6 +63,7 @@ class Run:
     arm: Arm
     evidence: tuple[TrackEvidence, ...]
     right: Bools
+    km2: float = 0.0
 
     @property
     def lying(self) -> Bools:
@@ -156,7 +158,8 @@ def fit_confidence(runs: Sequence[Run], settings: TrackSettings, fitted_on: str)
         thresholds[bool(group)] = max(LEAST_SURE, chosen)
     weights = fit(rows.features, rows.right, counts=rows.counts)
     map_weights, apart = fit_map(runs)
-    confidence = TrackConfidence(weights, thresholds[True], thresholds[False], fitted_on, settings, map_weights)
+    km2 = max(run.km2 for run in runs)
+    confidence = TrackConfidence(weights, thresholds[True], thresholds[False], fitted_on, settings, map_weights, km2)
     return Fit(confidence, rows, elsewhere, apart)
 
 

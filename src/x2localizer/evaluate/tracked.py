@@ -154,6 +154,7 @@ def kept_track(
     ground: a name for the map and everything on it.
     """
     arms = [arm, *([replace(arm, smoothed=True)] if smooth else [])]
+    confidence = confidence.for_map(track_map.km2)
     paths = {one.name: folder / f"{track_key(ground, recording, one, settings, confidence)}.npz" for one in arms}
     if not all(path.is_file() for path in paths.values()):
         for name, tracked in track(recording, arm, track_map, encoder, settings, confidence, smooth=smooth).items():

@@ -11,9 +11,9 @@ import pytest
 from helpers.streets import ROUTE, StreetDrive, drive_along, drive_through, motorway, street_lines, write_streets
 from x2localizer.config import TrackSettings
 from x2localizer.encoders.bundle import shipped
-from x2localizer.errors import GalleryError
+from x2localizer.errors import BundleError, GalleryError
 from x2localizer.gallery import Gallery, index_roads, open_gallery
-from x2localizer.localize.track.confidence import FEATURES, track_confidence
+from x2localizer.localize.track.confidence import FEATURES, UNFITTED, TrackConfidence, track_confidence
 from x2localizer.localize.track.movements import movements_between
 from x2localizer.localize.track.second_pass import second_pass
 from x2localizer.localize.track.starts import Starts
@@ -229,6 +229,38 @@ def test_the_confidence_holds_for_more_poses_and_not_for_fewer() -> None:
         assert not track_confidence(folder, fewer).calibrated
         assert not track_confidence(folder, sparser).calibrated
         assert not track_confidence(folder, more.model_copy(update={"road_weight": 0.6})).calibrated
+
+
+def test_a_larger_map_than_the_fitted_one_must_be_surer() -> None:
+    fitted = TrackConfidence((1.0,) * len(FEATURES), 0.9, 0.8, map_km2=10.0)
+    larger = fitted.for_map(40.0)
+    assert larger.threshold == pytest.approx(72.0 / 73.0)  # odds of 9 times 4^1.5
+    assert larger.threshold_without_roads == pytest.approx(32.0 / 33.0)
+    assert larger.for_map(40.0) == larger
+    assert fitted.for_map(10.0) == fitted.for_map(2.0) == fitted
+    assert UNFITTED.for_map(40.0) == UNFITTED
+    unknown = replace(fitted, map_km2=0.0)
+    assert unknown.for_map(40.0) == unknown
+    never = replace(fitted, threshold_without_roads=1.0)
+    assert never.for_map(40.0).threshold_without_roads == 1.0
+
+
+def test_the_size_of_the_fitted_map_is_kept(tmp_path: Path) -> None:
+    own = track_confidence(shipped("eye"), TrackSettings())
+    assert own.map_km2 > 20.0  # six towns
+    own.save(tmp_path / "track.json")
+    assert track_confidence(tmp_path, TrackSettings()) == own
+    text = (tmp_path / "track.json").read_text(encoding="utf-8")
+    (tmp_path / "track.json").write_text(text.replace(f'"map_km2": {own.map_km2}', '"map_km2": -1'), encoding="utf-8")
+    with pytest.raises(BundleError, match="damaged"):
+        track_confidence(tmp_path, TrackSettings())
+
+
+def test_a_tracker_takes_the_size_of_its_map_into_account(streets: TrackMap) -> None:
+    assert 0.1 < streets.km2 < 100.0
+    confidence = TrackConfidence((1.0,) * len(FEATURES), 0.9, 0.9, map_km2=0.25 * streets.km2)
+    assert Tracker(streets, None, TrackSettings(), confidence=confidence).confidence.threshold > 0.98
+    assert Tracker(streets, None, TrackSettings()).confidence == track_confidence(None, TrackSettings())
 
 
 def test_a_map_with_more_roads_has_more_poses(streets: TrackMap) -> None:

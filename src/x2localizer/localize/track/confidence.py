@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,9 @@ FIRST_FEATURES = (
 )  # fmt: skip
 """Those of files that do not name theirs."""
 FEATURES = (*FIRST_FEATURES, "rival", "held_turn", "share_held_turn")
+MAP_GROWTH = 1.5
+"""How a threshold grows with the map, its log-odds over the log of the size: a larger map has more places that fit by
+chance. Drives off a map of 18 validation towns needed 0.988 where those off one of six needed 0.94."""
 MAP_FEATURES = ("constant", "share", "on_map", "tile_margin", "roads", "rival")
 """Of these, the ones that tell whether the camera is on the map at all."""
 
@@ -59,6 +62,11 @@ def map_features(evidence: TrackEvidence) -> Floats:
 def _log_odds(share: float) -> float:
     kept = min(max(share, 1e-3), 1 - 1e-3)
     return math.log(kept / (1 - kept))
+
+
+def _with_odds(probability: float, factor: float) -> float:
+    """A probability whose odds are so many times as high; one above 1 stays as it is."""
+    return probability if probability >= 1.0 else factor * probability / (1.0 + (factor - 1.0) * probability)
 
 
 def _bounded(margin: float) -> float:
@@ -97,6 +105,7 @@ class TrackConfidence:
     fitted_on: which drives.
     settings: of the tracker that it was fitted with.
     map_weights: of MAP_FEATURES, for being on the map at all; empty if nothing was fitted.
+    map_km2: the size of the map that the thresholds are for, in square kilometres; 0 if nobody knows.
     """
 
     weights: tuple[float, ...] = ()
@@ -105,6 +114,7 @@ class TrackConfidence:
     fitted_on: str = ""
     settings: TrackSettings = field(default_factory=TrackSettings)
     map_weights: tuple[float, ...] = ()
+    map_km2: float = 0.0
 
     @property
     def calibrated(self) -> bool:
@@ -126,6 +136,14 @@ class TrackConfidence:
         if not self.map_weights:
             return evidence.on_map
         return max(logistic(self.map_weights, map_features(evidence)), probability)
+
+    def for_map(self, km2: float) -> TrackConfidence:
+        """The same for a map of another size: with higher thresholds if that is larger."""
+        if not 0.0 < self.map_km2 < km2 or math.isinf(self.threshold):
+            return self
+        growth = (km2 / self.map_km2) ** MAP_GROWTH
+        with_roads, without = (_with_odds(p, growth) for p in (self.threshold, self.threshold_without_roads))
+        return replace(self, threshold=with_roads, threshold_without_roads=without, map_km2=km2)
 
     def is_sure(self, evidence: TrackEvidence, probability: float) -> bool:
         """Whether a position is stated that is right with this probability."""
@@ -160,10 +178,11 @@ def track_confidence(folder: Path | None, settings: TrackSettings) -> TrackConfi
         map_weights = tuple(float(weight) for weight in values.get("map_weights", ()))
         if map_weights and (tuple(values["map_features"]) != MAP_FEATURES or len(map_weights) != len(MAP_FEATURES)):
             raise ValueError("weights of being on the map are of unknown features")
-        if not plausible(map_weights):
-            raise ValueError("some weights of being on the map cannot be")
+        map_km2 = float(values.get("map_km2", 0.0))  # older files do not tell
+        if not plausible(map_weights) or not 0.0 <= map_km2 < math.inf:
+            raise ValueError("some weights of being on the map, or the size of that, cannot be")
         fitted = TrackConfidence(
-            weights, threshold, without_roads, str(values["fitted_on"]), settings_then, map_weights
+            weights, threshold, without_roads, str(values["fitted_on"]), settings_then, map_weights, map_km2
         )  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, UserError) as problem:
         raise BundleError(f"{path} is damaged.", "Calibrate the bundle again: x2l calibrate BUNDLE") from problem

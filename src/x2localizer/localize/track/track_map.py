@@ -25,6 +25,13 @@ class TrackMap:
     tiles: TileField | None
     prior: Prior | None = None
 
+    @property
+    def km2(self) -> float:
+        """Square kilometres that it covers."""
+        _, rows, columns, height = self.patches.corners.T
+        side_m = self.patches.tile_m(rows + height / 2)
+        return float((columns * height * side_m**2).sum() / 1e6)
+
     @staticmethod
     def of(gallery: Gallery, prior: Prior | None = None, *, roads: bool = True, tiles: bool = True) -> TrackMap:
         """All roads and tiles of a gallery, or those that a prior allows."""

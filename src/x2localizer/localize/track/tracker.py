@@ -109,7 +109,7 @@ class Tracker:
         self.belief = self._new_belief()
         self._search: _Search | None = None
         self._searched = True
-        self.confidence = confidence or self._own_confidence()
+        self.confidence = (confidence or self._own_confidence()).for_map(track_map.km2)
         self._gate = FrameGate(math.inf)
         self._watch_anew()
         self._state = self._new_state()
