@@ -170,8 +170,8 @@ def _follow(task: _Task) -> dict[str, tuple[Bools, Bools]]:
         recording = fault.recording
         ground = f"{Path(str(_stage['address'])).name} {fault.name if fault.moves_roads else ''} from {task.first}"
         path = kept / f"{track_key(ground, recording, arm, settings, confidence)}.npz"
+        track_map = _map(fault.moves_roads)
         if not path.is_file():
-            track_map = _map(fault.moves_roads)
             if task.first and before is None:
                 first = _tracker(task.sound, arm, track_map, bundle, settings, confidence)
                 _advance(first, task.sound, arm, range(task.first))
@@ -182,7 +182,7 @@ def _follow(task: _Task) -> dict[str, tuple[Bools, Bools]]:
             frames = range(task.first, len(recording.codes))
             fixes = _advance(tracker, recording, arm, frames)
             save_tracked(path, to_tracked(fixes, recording.ride.truth[task.first :], 0.0, 0.0))
-        followed = load_tracked(path, confidence).followed
+        followed = load_tracked(path, confidence.for_map(track_map.km2)).followed
         out[fault.name] = followed.sure, followed.sure & ~followed.right
     return out
 
