@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -9,12 +10,13 @@ import pytest
 
 from x2localizer.config import TrackSettings
 from x2localizer.datasets.dataset import open_dataset
-from x2localizer.encoders import Bundle
+from x2localizer.encoders import Bundle, open_bundle
 from x2localizer.evaluate.fault_table import FaultRow, _row, run_faults, table_text, to_values
 from x2localizer.evaluate.faults import FAULTS, SHIFT_M, Fault, Given, faulty, first_frame
 from x2localizer.evaluate.recordings import Odometry, Recording
 from x2localizer.evaluate.rides import Ride
 from x2localizer.geo import distance_m
+from x2localizer.localize.track.confidence import FEATURES, FILE, TrackConfidence
 from x2localizer.types import Movement, Position, Region
 
 FEW = TrackSettings(start_poses=3000, most_poses=3000, unclear_poses=2000, least_poses=1000)
@@ -97,3 +99,20 @@ def test_drives_of_a_dataset_are_followed_with_faults(tiny_dataset: Path, tiny_b
     assert again == rows and sorted((tmp_path / "tracked").glob("*.npz")) == kept
     errors = {len(e): e for e in (np.load(path)["errors_m"] for path in kept)}
     assert len(errors) == 2  # whole drives, and halves
+
+
+@pytest.mark.slow
+def test_positions_are_counted_by_the_threshold_of_the_map(
+    tiny_dataset: Path, tiny_bundle: Bundle, tmp_path: Path
+) -> None:
+    data, root = open_dataset(tiny_dataset), Path(shutil.copytree(tiny_bundle.root, tmp_path / "bundle"))
+    weights = tuple(9.0 * (name == "constant") for name in FEATURES)
+    sure = []
+    for km2 in (1e9, 1e-6):  # of the fit: larger than the map, and far smaller
+        TrackConfidence(weights, 0.3, 0.3, "", FEW, map_km2=km2).save(root / FILE)
+        (row,) = run_faults(
+            open_bundle(root), data, "test", tmp_path / "work", settings=FEW, workers=1, most_rides=1,
+            onsets=["halfway"], faults=[_named("none")],
+        )  # fmt: skip
+        sure.append(row.sure)
+    assert sure[0] > 0.0 == sure[1]
