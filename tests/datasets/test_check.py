@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from x2localizer.datasets.check import check_dataset
+from x2localizer.datasets.dataset import open_dataset
 from x2localizer.datasets.tables import SCHEMAS
 
 Damage = Callable[[Path], object]
@@ -150,3 +151,22 @@ def test_the_command_reports_damage_too(tiny_dataset: Path, tmp_path: Path) -> N
     assert done.returncode == 1
     assert "not on the map" in done.stdout
     assert "Unexpected" not in done.stdout + done.stderr
+
+
+def test_clips_have_a_name_that_changes_with_them(tiny_dataset: Path, tmp_path: Path) -> None:
+    root = tmp_path / "moved"
+    shutil.copytree(tiny_dataset, root)
+    same, before = check_dataset(root), check_dataset(tiny_dataset)
+    assert same.clips == before.clips
+    assert set(before.clips) == {"val", "test"}
+    assert before.clips["test"] in before.to_text()
+    clip = open_dataset(root).videos("test")[0].video_id
+
+    def move_north(columns: dict[str, list[object]]) -> None:
+        row = columns["video_id"].index(clip)
+        columns["lat_deg"][row] = float(str(columns["lat_deg"][row])) + 1e-5
+
+    _edit(root, "frames", move_north)
+    after = check_dataset(root)
+    assert after.clips["val"] == before.clips["val"]
+    assert after.clips["test"] != before.clips["test"]

@@ -43,6 +43,8 @@ def check_dataset(
     _check_order(report, data)
     _check_places(report, data)
     _check_motion(report, data)
+    if report.sound:  # else there may be no clips to name
+        report.clips = {name: data.clips_name(name) for name in ("val", "test") if data.videos(name)}
     check_media(report, data, full, progress)
     return report
 

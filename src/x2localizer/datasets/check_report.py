@@ -22,10 +22,14 @@ class Finding:
 
 @dataclass(slots=True)
 class CheckReport:
-    """The result of a check."""
+    """The result of a check.
+
+    clips: a name for the clips and regions of a split; where it is the same, figures of two datasets can be compared.
+    """
 
     root: str
     counts: dict[str, int] = default(default_factory=dict)
+    clips: dict[str, str] = default(default_factory=dict)
     findings: list[Finding] = default(default_factory=list)
 
     @property
@@ -41,12 +45,14 @@ class CheckReport:
     def to_json(self) -> str:
         """The report as JSON."""
         findings = [asdict(finding) for finding in self.findings]
-        return json.dumps({"root": self.root, "sound": self.sound, "counts": self.counts, "findings": findings})
+        values = {"root": self.root, "sound": self.sound, "counts": self.counts, "clips": self.clips}
+        return json.dumps({**values, "findings": findings})
 
     def to_text(self) -> str:
         """The report as text."""
         lines = [f"{self.root}"]
         lines += [f"  {name:<26}{count:>10,}" for name, count in self.counts.items()]
+        lines += [f"  {split + ' clips are named':<26}{name:>18}" for split, name in self.clips.items()]
         for finding in sorted(self.findings, key=lambda f: f.level != "error"):
             lines.append(f"{finding.level}: {finding.what}: {finding.count:,}")
             lines += [f"    {example}" for example in finding.examples]
