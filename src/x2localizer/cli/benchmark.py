@@ -140,7 +140,7 @@ def _measure(
                 path = results / name / "results.json"
                 values = measured({"split": "test", **values})
                 if by_run:
-                    values = completed(values, path, [*plan.VARIANTS])
+                    values = completed(values, path, [plan.REFERENCE, plan.WITHOUT, *plan.VARIANTS])
                 write_text(path, json.dumps(values, indent=1) + "\n")
 
         return step
@@ -157,7 +157,7 @@ def _measure(
         "coarse": protocol("coarse", main),
         "fine": protocol("fine", frames),
         "random-start": protocol("random-start", ours),
-        "ablations": table("ablations", variants(list(plan.ABLATIONS), mix), by_run=True),
+        "ablations": table("ablations", variants([plan.WITHOUT, *plan.ABLATIONS], mix), by_run=True),
         "beyond": table("beyond", variants(list(plan.BEYOND), (*mix, "s_best")), by_run=True),
         "sensitivity": table("sensitivity", variants(list(plan.SENSITIVITY), mix), by_run=True),
         "candidates": table(

@@ -18,7 +18,7 @@ from x2localizer.evaluate import protocols, tables
 from x2localizer.evaluate.coarse import coarse
 from x2localizer.evaluate.embed import Embeddings
 from x2localizer.evaluate.entrants import Entrant, entrants
-from x2localizer.evaluate.plan import PLAN, REFERENCE, STAGE_1, VARIANTS, Planned, missing, seconds_of
+from x2localizer.evaluate.plan import PLAN, REFERENCE, STAGE_1, Planned, missing, seconds_of, variant_checkpoint
 from x2localizer.files import write_text
 from x2localizer.show.plots import SeenRegion
 from x2localizer.types import Progress
@@ -72,9 +72,10 @@ def train_missing(
 
 def progressive(runs: Path, name: str, similarities: tuple[str, ...] = ("s_mix",)) -> Entrant | None:
     """The model of a variant, by some similarities; None if it was not trained."""
-    if not (runs / VARIANTS[name].last).is_file():
+    checkpoint = runs / variant_checkpoint(name)
+    if not checkpoint.with_name("done.json").is_file():
         return None
-    (found,) = entrants(str(runs / VARIANTS[name].name / "progressive" / "best.safetensors"))
+    (found,) = entrants(str(checkpoint))
     return replace(found, run=name, similarities=similarities)
 
 

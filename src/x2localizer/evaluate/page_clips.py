@@ -98,7 +98,7 @@ def _random_start(values: Values) -> str:
 
 
 def _ablations(values: Values) -> str:
-    return _variants(values, plan.ABLATIONS)
+    return _variants(values, [plan.WITHOUT, *plan.ABLATIONS])
 
 
 def _sensitivity(values: Values) -> str:

@@ -100,6 +100,8 @@ def seeded(seed: int) -> tuple[Planned, ...]:
 
 OTHER_SEEDS = tuple(planned for seed in SEEDS[1:] for planned in seeded(seed))
 REFERENCE = "the paper's objective"
+WITHOUT = "without it: stage 2 alone"
+"""The first row of table 4a, for which nothing is trained."""
 EVERYWHERE = "objective.lambda_f={1=1, 2=1, 4=1, 8=1}"
 # Table 4a of the paper: what is left out of the objective.
 ABLATIONS = {
@@ -152,6 +154,11 @@ def planned_as(name: str) -> Planned:
     if name not in by_name:
         raise UserError(f"There is no run '{name}'.", nearest(name, [*by_name]))
     return by_name[name]
+
+
+def variant_checkpoint(name: str) -> str:
+    """The best checkpoint of a variant of the objective, named from the folder of runs."""
+    return STAGE_2 if name == WITHOUT else f"{VARIANTS[name].name}/progressive/best.safetensors"
 
 
 def table_of(planned: Planned) -> str:
