@@ -10,10 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from x2localizer.cli import app
+from x2localizer.datasets.dataset import open_dataset
 from x2localizer.encoders import Bundle
 from x2localizer.errors import UserError
 from x2localizer.evaluate.page import page_text
-from x2localizer.evaluate.variants import Found, VariantRow, measure_variants, table_text
+from x2localizer.evaluate.variants import Found, VariantRow, find_regions, measure_variants, table_text
 
 
 def test_a_model_gains_nothing_over_itself(tiny_dataset: Path, tiny_bundle: Bundle, tmp_path: Path) -> None:
@@ -52,6 +53,26 @@ def test_rows_have_titles_and_gaps() -> None:
     assert second == "| mine | s_g | - | 80.0 | -10.0 (-12.0 to -8.0) |"
 
 
+def test_models_are_ranked_by_the_similarity_that_is_asked_for(
+    tiny_dataset: Path, tiny_bundle: Bundle, tmp_path: Path
+) -> None:
+    words = ["evaluate", str(tiny_bundle.root), str(tiny_bundle.root), "--protocol", "variants", "--split", "val"]
+    words += ["--data", str(tiny_dataset), "--work", str(tmp_path / "work"), "--budgets", "1", "--json"]
+    run = CliRunner().invoke(app, [*words, "--similarity", "s_mix"])
+    assert run.exit_code == 0, (run.output, run.exception)
+    assert [row["similarity"] for row in json.loads(run.stdout)["rows"]] == ["s_mix", "s_mix"]
+    wrong = CliRunner().invoke(app, [*words, "--similarity", "s_mixed"])
+    assert isinstance(wrong.exception, UserError)
+    rankings = tmp_path / "theirs.csv"
+    rankings.write_text("query,item,score\n")
+    with pytest.raises(UserError, match="cannot be ranked by s_mix"):
+        find_regions([str(rankings)], open_dataset(tiny_dataset), "val", tmp_path, _quiet, similarity="s_mix")
+
+
+def _quiet(what: str, done: int, total: int) -> None:
+    """Reports nothing."""
+
+
 def test_one_model_is_not_compared(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="compared with the first model"):
-        measure_variants(["town"], None, "val", tmp_path, lambda what, done, total: None)  # type: ignore[arg-type]
+        measure_variants(["town"], None, "val", tmp_path, _quiet)  # type: ignore[arg-type]

@@ -57,6 +57,9 @@ def evaluate(
     budgets: Annotated[
         str | None, typer.Option(help="coarse, fine, variants: so many keyframes, such as 1,8; else 1,2,4,8.")
     ] = None,
+    similarity: Annotated[
+        str | None, typer.Option(help="variants: rank by this one, such as s_mix; s_path where models can by default.")
+    ] = None,
     decoder: Annotated[
         Path | None, typer.Option(help="fine, long-range: also match by this decoder; see x2l train-decoder.")
     ] = None,
@@ -123,7 +126,7 @@ def evaluate(
             gallery=gallery, tracked=tracked, keep_first=keep_first,
             foreign=None if foreign is None else open_dataset(foreign), arms=arms or (),
             foreign_arms=foreign_arms or (), most_rides=rides, workers=workers, onset=onset, decoder=decoder,
-            budgets=BUDGETS if budgets is None else _budgets(budgets),
+            budgets=BUDGETS if budgets is None else _budgets(budgets), similarity=similarity,
             settings=from_overrides(TrackSettings, overrides or []),
         )  # fmt: skip
     values = measured({"protocol": protocol, "data": data.name, "split": split, **result.values})

@@ -109,6 +109,7 @@ def run_protocol(
     decoder: Path | None = None,
     onset: Literal["both", "start", "halfway"] = "both",
     budgets: Sequence[int] = protocols.BUDGETS,
+    similarity: str | None = None,
     settings: TrackSettings | None = None,
 ) -> ProtocolResult:
     """Measure models on a dataset, side by side on the same videos and galleries.
@@ -123,6 +124,7 @@ def run_protocol(
     foreign, arms, foreign_arms, most_rides, workers: of tracking; see
         :func:`x2localizer.evaluate.tracking.run_tracking` and :func:`x2localizer.evaluate.tracked.arms_named`.
     budgets: of the protocols coarse, fine and variants: keyframes of a prefix.
+    similarity: of the protocol variants: by which all models are ranked; s_path where they can by default.
     decoder: of the protocols fine and long-range: a temporal decoder's folder, for the model it was trained for.
     settings: of the tracker, in the protocols tracking, faults and long-range.
     """
@@ -146,7 +148,7 @@ def run_protocol(
     if protocol == "compression":
         return _compression(models, data, split, work, report)
     if protocol == "variants":
-        return _variants(models, data, split, work, report, budgets)
+        return _variants(models, data, split, work, report, budgets, similarity)
     chosen = [replace(entrant, keep_first=keep_first) for model in models for entrant in entrants(model)]
     if protocol == "fine":
         return _fine(chosen, data, split, work, report, chooser, budgets)
@@ -224,9 +226,10 @@ def _compression(models: Sequence[str], data: Dataset, split: str, work: Path, r
 
 
 def _variants(
-    models: Sequence[str], data: Dataset, split: str, work: Path, report: Progress, budgets: Sequence[int]
-) -> ProtocolResult:
-    rows = variants.measure_variants(models, data, split, work, report, budgets)
+    models: Sequence[str], data: Dataset, split: str, work: Path, report: Progress, budgets: Sequence[int],
+    similarity: str | None,
+) -> ProtocolResult:  # fmt: skip
+    rows = variants.measure_variants(models, data, split, work, report, budgets, similarity)
     videos, gallery = len(data.videos(split)), len(data.regions(split))
     values = {"videos": videos, "gallery": gallery, "rows": variants.to_values(rows)}
     return ProtocolResult(values, _heading(split, videos, gallery) + variants.table_text(rows))

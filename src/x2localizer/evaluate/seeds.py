@@ -14,7 +14,7 @@ from x2localizer.datasets.dataset import open_dataset
 from x2localizer.evaluate import protocols
 from x2localizer.evaluate.entrants import entrants
 from x2localizer.evaluate.plan import SEEDS
-from x2localizer.evaluate.tables import markdown
+from x2localizer.evaluate.tables import gained, markdown
 from x2localizer.metrics import nested_interval
 from x2localizer.types import Floats, Progress
 
@@ -168,6 +168,6 @@ def claims_text(claims: Sequence[SeedClaim]) -> str:
     """A line for each claim and budget."""
     return markdown(
         ["claim", "tau", "difference of R@1 (95%)", "by seed", "holds"],
-        ((c.claim, c.budget, f"{c.difference:+.1f} ({c.low:+.1f} to {c.high:+.1f})",
+        ((c.claim, c.budget, gained(c.difference, c.low, c.high),
           ", ".join(f"{value:+.1f}" for value in c.by_seed), "yes" if c.holds else "no") for c in claims),
     )  # fmt: skip

@@ -156,6 +156,11 @@ def spread(mean: float, low: float, high: float) -> str:
     return f"{mean:.1f} ({low:.1f} to {high:.1f})"
 
 
+def gained(mean: float, low: float, high: float) -> str:
+    """A difference with its interval."""
+    return f"{mean:+.1f} ({low:+.1f} to {high:+.1f})"
+
+
 def prefix_text(cells: Sequence[Cell]) -> str:
     """The table of prefix retrieval: a line per row and budget."""
     return markdown(
@@ -183,7 +188,7 @@ def claims_text(claims: Sequence[Claim]) -> str:
     """The claims, a line each."""
     return markdown(
         ["claim", "tau", "difference of R@1 (95%)", "holds"],
-        ((c.claim, c.budget, f"{c.difference:+.1f} ({c.low:+.1f} to {c.high:+.1f})", "yes" if c.holds else "no")
+        ((c.claim, c.budget, gained(c.difference, c.low, c.high), "yes" if c.holds else "no")
          for c in claims),
     )  # fmt: skip
 

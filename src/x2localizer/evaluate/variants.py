@@ -13,7 +13,7 @@ from x2localizer.datasets.dataset import Dataset
 from x2localizer.errors import UserError
 from x2localizer.evaluate import protocols
 from x2localizer.evaluate.entrants import entrants
-from x2localizer.evaluate.tables import markdown
+from x2localizer.evaluate.tables import gained, markdown
 from x2localizer.metrics import paired_difference
 from x2localizer.similarity import similarities
 from x2localizer.types import Floats, Progress
@@ -57,14 +57,20 @@ class VariantRow:
 
 def find_regions(
     models: Sequence[str], data: Dataset, split: str, work: Path, report: Progress,
-    budgets: Sequence[int] = protocols.BUDGETS,
+    budgets: Sequence[int] = protocols.BUDGETS, similarity: str | None = None,
 ) -> list[Found]:  # fmt: skip
-    """What the last stage of each model finds."""
+    """What the last stage of each model finds, by s_path where it can, or by a similarity of that name."""
     out = []
     for name in models:
         entrant = entrants(name)[-1]
-        suits = entrant.encoder is not None and similarities.get(SIMILARITY).suits(entrant.encoder.spec)
-        kind = SIMILARITY if suits else entrant.similarities[-1]
+        wanted = similarity or SIMILARITY
+        suits = entrant.encoder is not None and similarities.get(wanted).suits(entrant.encoder.spec)
+        if similarity and not suits:
+            raise UserError(
+                f"{name} cannot be ranked by {similarity}.",
+                f"It can by {', '.join(entrant.similarities)}.",
+            )
+        kind = wanted if suits else entrant.similarities[-1]
         (row,), _ = protocols.prefix_rows(
             [replace(entrant, similarities=(kind,))], data, split, work, report, budgets
         )  # fmt: skip
@@ -75,7 +81,7 @@ def find_regions(
 
 def measure_variants(
     models: Sequence[str], data: Dataset, split: str, work: Path, report: Progress,
-    budgets: Sequence[int] = protocols.BUDGETS,
+    budgets: Sequence[int] = protocols.BUDGETS, similarity: str | None = None,
 ) -> list[VariantRow]:  # fmt: skip
     """A row for each model, the first being the reference."""
     if len(models) < 2:
@@ -83,7 +89,7 @@ def measure_variants(
             "Variants are compared with the first model.",
             "Name two or more: x2l evaluate runs/a runs/b --protocol variants",
         )
-    found = find_regions(models, data, split, work, report, budgets)
+    found = find_regions(models, data, split, work, report, budgets, similarity)
     return [VariantRow(one.run, one.similarity, one.r1, one.gained_over(found[0])) for one in found]
 
 
@@ -102,5 +108,5 @@ def table_text(rows: Sequence[VariantRow], titles: Mapping[str, str] | None = No
         ["run", "similarity", *(f"R@1, tau = {budget}" for budget in budgets), "points gained (95%)"],
         ((names.get(row.run, row.run), row.similarity,
           *(f"{row.r1[budget]:.1f}" if budget in row.r1 else "-" for budget in budgets),
-          "-" if row is rows[0] else "{:+.1f} ({:+.1f} to {:+.1f})".format(*row.gained)) for row in rows),
+          "-" if row is rows[0] else gained(*row.gained)) for row in rows),
     )  # fmt: skip
