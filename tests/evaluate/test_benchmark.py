@@ -87,6 +87,8 @@ def test_the_command_measures_what_is_missing_and_writes_the_page(
     }  # fmt: skip
     rows = json.loads((results / "ablations" / "results.json").read_text())["rows"]
     assert {row["run"] for row in rows} == {"the paper's objective", "without it: stage 2 alone", "symmetric"}
+    assert {row["run"] for row in rows if row["gained"] is None} == {"the paper's objective"}
+    assert all(low <= mean <= high for mean, low, high in (row["gained"] for row in rows if row["gained"]))
     page = (tmp_path / "docs" / "benchmark.md").read_text()
     assert page == page_of(results)
     assert "| symmetric |" in page

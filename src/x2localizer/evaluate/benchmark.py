@@ -20,6 +20,7 @@ from x2localizer.evaluate.embed import Embeddings
 from x2localizer.evaluate.entrants import Entrant, entrants
 from x2localizer.evaluate.plan import PLAN, REFERENCE, STAGE_1, Planned, missing, seconds_of, variant_checkpoint
 from x2localizer.files import write_text
+from x2localizer.metrics import paired_difference
 from x2localizer.show.plots import SeenRegion
 from x2localizer.types import Progress
 
@@ -101,16 +102,35 @@ def measure_variants(
     work: Path,
     report: Progress,
 ) -> Values | None:
-    """Prefix retrieval of those variants that were trained, beside the paper's objective; None if none was."""
+    """Prefix retrieval of those variants that were trained, beside the paper's objective; None if none was.
+
+    ``gained`` in a row: the points of R@1 gained over the paper's objective, the mean over the budgets, and its 95%
+    interval, paired by video.
+    """
     found = {name: progressive(runs, name, similarities) for name in (REFERENCE, *names)}
     models = [entrant for entrant in found.values() if entrant is not None]
     if found[REFERENCE] is None or len(models) == 1:
         return None
     source = open_dataset(data)
     rows, gallery = protocols.prefix_rows(models, source, split, work, report)
-    cells = tables.to_values(tables.prefix_cells(rows, gallery))
+    gains = _gains(rows)
+    cells = [
+        {**cell, "gained": gains[cell["run"], cell["similarity"]]}
+        for cell in tables.to_values(tables.prefix_cells(rows, gallery))
+    ]
     videos = len(next(iter(rows[0].ranks.values())))
     return {"videos": videos, "gallery": gallery, "clips": source.clips_name(split), "rows": cells}
+
+
+def _gains(rows: Sequence[protocols.PrefixRow]) -> dict[tuple[str, str], list[float] | None]:
+    """Points of R@1 that runs gain over the paper's objective by the same similarity; None for that itself."""
+    hits = {
+        (row.run, row.similarity): np.mean([100.0 * (ranks <= 1) for ranks in row.ranks.values()], 0) for row in rows
+    }
+    return {
+        (run, kind): None if run == REFERENCE else [*paired_difference(found, hits[REFERENCE, kind])]
+        for (run, kind), found in hits.items()
+    }
 
 
 def measure_candidates(model: str, data: Path, split: str, work: Path, report: Progress) -> Values:
