@@ -111,7 +111,7 @@ def _measure(
 
     elsewhere = open_dataset(foreign) if foreign.exists() else None
 
-    order = [run.name for run in plan.PLAN]
+    order = [*(run.name for run in plan.PLAN), plan.HIERARCHICAL]
 
     def protocol(name: Protocol, models: list[str], gallery: LongRangeGallery = "auto") -> Callable[[], None]:
         def step() -> None:

@@ -80,6 +80,8 @@ FRAME_BASELINES = (
     Planned("town-l2ltr", "town-l2ltr", ("image",), teacher=STAGE_1),
     Planned("town-gamanet", "town-gamanet", ("image",), teacher=STAGE_1),
 )
+HIERARCHICAL = "town-screening+town-gamanet"
+"""What GAMa*, which is two of these runs, is called in results."""
 SEEDS = (42, 43, 44)
 """Of stages 2 and 3; 42 is that of the main runs. All share the towers of stage 1, which takes hours: what is compared
 are objectives, and these begin with stage 2."""
