@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -85,9 +85,9 @@ def measure_seeds(
             checkpoint = checkpoint_of(runs, model, seed)
             if not checkpoint.with_name("done.json").is_file():
                 continue
-            chosen = entrants(str(checkpoint))
+            chosen = [replace(entrant, similarities=SIMILARITIES) for entrant in entrants(str(checkpoint))]
             rows, _ = protocols.prefix_rows(chosen, source, split, work, report)
-            for row in (row for row in rows if row.similarity in SIMILARITIES):
+            for row in rows:
                 for budget, ranks in row.ranks.items():
                     own = hits.setdefault((model, row.similarity, budget), {})
                     own[seed] = 100.0 * (ranks <= 1).astype(np.float64)
