@@ -119,8 +119,9 @@ def _variants(values: Values, planned: Iterable[str]) -> str:
 def _seeds(values: Values) -> str:
     missing = values["untrained"]
     return "\n\n".join([
-        "Stages 2 and 3 of the released recipe, of the control and of DeiT*, with as many seeds each as the column says, from "
-        "the same towers of stage 1. R@1: the mean over seeds, the least and the most, and a 95% interval over seeds and videos.",
+        "Stages 2 and 3 of the released recipe, of the control and of DeiT*, with as many seeds each as the column "
+        "says, from the same towers of stage 1. R@1: the mean over seeds, the least and the most, and a 95% interval "
+        "over seeds and videos.",
         seeds.seeds_text([seeds.SeedRow(**row) for row in values["rows"]]),
         "The claims over seeds and videos; one holds if it does so for every seed, and its whole interval does:",
         seeds.claims_text([seeds.SeedClaim(**row) for row in values["claims"]]),
