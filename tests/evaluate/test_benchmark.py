@@ -16,7 +16,17 @@ from x2localizer.errors import UserError
 from x2localizer.evaluate.benchmark import measure_candidates, qualitative, take_stage_1, train_missing
 from x2localizer.evaluate.completed import completed, kept_text
 from x2localizer.evaluate.page import page_of
-from x2localizer.evaluate.plan import PLAN, SEEDS, STAGE_1, VARIANTS, Planned, missing, planned_as, table_of
+from x2localizer.evaluate.plan import (
+    PLAN,
+    SEEDS,
+    STAGE_1,
+    VARIANT_ORDER,
+    VARIANTS,
+    Planned,
+    missing,
+    planned_as,
+    table_of,
+)
 from x2localizer.evaluate.seeds import STAGE_OF, Hits, checkpoint_of, measure_seeds, seed_claims, seed_rows
 from x2localizer.metrics import bootstrap_interval, nested_interval
 from x2localizer.show.plots import save_heatmaps
@@ -227,6 +237,11 @@ def test_every_run_belongs_to_a_table() -> None:
         made = {f"{planned.name}/{stage}" for planned in PLAN for stage in planned.stages}
         for seed in SEEDS:
             assert str(checkpoint_of(Path(), model, seed).parent) in made, run
+
+
+def test_the_objective_comes_first_in_tables_of_variants() -> None:
+    assert VARIANT_ORDER[:3] == ["the paper's objective", "without it: stage 2 alone", "global only"]
+    assert len(VARIANT_ORDER) == len(set(VARIANT_ORDER)) == len(VARIANTS) + 1
 
 
 def test_claims_stand_against_seeds_and_videos() -> None:

@@ -111,7 +111,7 @@ def _measure(
 
     elsewhere = open_dataset(foreign) if foreign.exists() else None
 
-    order = [*(run.name for run in plan.PLAN), plan.HIERARCHICAL]
+    order = [*(run.name for run in plan.PLAN), plan.HIERARCHICAL_RUN]
 
     def protocol(name: Protocol, models: list[str], gallery: LongRangeGallery = "auto") -> Callable[[], None]:
         def step() -> None:
@@ -140,7 +140,7 @@ def _measure(
                 path = results / name / "results.json"
                 values = measured({"split": "test", **values})
                 if by_run:
-                    values = completed(values, path, [plan.REFERENCE, plan.WITHOUT, *plan.VARIANTS])
+                    values = completed(values, path, plan.VARIANT_ORDER)
                 write_text(path, json.dumps(values, indent=1) + "\n")
 
         return step

@@ -71,7 +71,7 @@ def train_missing(
         report(f"{planned.name}: done" + ("" if spent is None else f" in {spent / 60:.1f} minutes"))
 
 
-def progressive(runs: Path, name: str, similarities: tuple[str, ...] = ("s_mix",)) -> Entrant | None:
+def variant(runs: Path, name: str, similarities: tuple[str, ...] = ("s_mix",)) -> Entrant | None:
     """The model of a variant, by some similarities; None if it was not trained."""
     checkpoint = runs / variant_checkpoint(name)
     if not checkpoint.with_name("done.json").is_file():
@@ -107,7 +107,7 @@ def measure_variants(
     ``gained`` in a row: the points of R@1 gained over the paper's objective, the mean over the budgets, and its 95%
     interval, paired by video.
     """
-    found = {name: progressive(runs, name, similarities) for name in (REFERENCE, *names)}
+    found = {name: variant(runs, name, similarities) for name in (REFERENCE, *names)}
     models = [entrant for entrant in found.values() if entrant is not None]
     if found[REFERENCE] is None or len(models) == 1:
         return None

@@ -80,7 +80,7 @@ FRAME_BASELINES = (
     Planned("town-l2ltr", "town-l2ltr", ("image",), teacher=STAGE_1),
     Planned("town-gamanet", "town-gamanet", ("image",), teacher=STAGE_1),
 )
-HIERARCHICAL = "town-screening+town-gamanet"
+HIERARCHICAL_RUN = "town-screening+town-gamanet"
 """What GAMa*, which is two of these runs, is called in results."""
 SEEDS = (42, 43, 44)
 """Of stages 2 and 3; 42 is that of the main runs. All share the towers of stage 1, which takes hours: what is compared
@@ -147,6 +147,8 @@ def slug(name: str) -> str:
 VARIANTS = {REFERENCE: variant_of(STAGE_2, "reference", ())}
 VARIANTS |= {name: variant_of(STAGE_2, slug(name), overrides) for name, overrides in ABLATIONS.items()} | BEYOND
 VARIANTS |= {name: variant_of(STAGE_2, slug(name), overrides) for name, overrides in SENSITIVITY.items()}
+VARIANT_ORDER = [REFERENCE, WITHOUT, *(name for name in VARIANTS if name != REFERENCE)]
+"""Rows of the tables of variants; each once, as the last place of a name would count."""
 PLAN = (*MAIN, *REGION_BASELINES, *FRAME_BASELINES, *OTHER_SEEDS, *VARIANTS.values())
 
 
@@ -182,7 +184,7 @@ def trained(runs: Path, plan: Sequence[Planned]) -> list[str]:
 def trained_frame_baselines(runs: Path) -> list[str]:
     """The rows of table 2 that are there: methods for single frames, and GAMa's two networks together."""
     found = trained(runs, FRAME_BASELINES)
-    screening, gamanet = runs / "town-screening", runs / "town-gamanet"
+    screening, gamanet = (runs / name for name in HIERARCHICAL_RUN.split("+"))
     both = str(screening) in trained(runs, REGION_BASELINES) and str(gamanet) in found
     return [*found, *([f"{screening}+{gamanet}"] if both else [])]
 
